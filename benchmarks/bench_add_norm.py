@@ -1,4 +1,4 @@
-"""Residual sum, then norm, in place too: eager, torch.compile, Liger-Kernel and sglang. See --help."""
+"""Residual sum and norm, also in place: eager, torch.compile, Liger-Kernel and sglang. See --help."""
 
 from family import benchmark
 

@@ -1,11 +1,12 @@
-"""kernwright.ops beside the baselines on production rows, by hand: a look in minutes at where each row stands.
+"""Time kernwright.ops next to the baselines on production rows, without the judge, within minutes.
 
     python benchmarks/bench_beside.py [TASK ...] [--rows GLOB] [--baseline NAME ...] [--json FILE]
 
-All sides of a row run in one process, one after the other in each of several rounds. `device` is a CUDA graph over as
-many input sets as exceed the cache several times, the median round; `wall` one call and a wait, the median call.
-torch.compile takes a second or two a row, so it is asked of the ops without a reduction alone, where it is the peer to
-beat; --compile-all asks it of all. Nothing is verified here: it is a look, not evidence. Evidence comes from the judge.
+All sides of a row run in one process, one after the other in each of several rounds. `device` is the median round of a
+CUDA graph over enough input sets to exceed the cache several times. `wall` is the median of single calls with a wait.
+torch.compile takes a second or two per row, so by default it runs only for ops without a reduction, where it is the
+peer to beat; --compile-all runs it for all. Nothing is verified here, so the figures are not evidence. Evidence comes
+from the judge.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def drawn(tensor: ConcreteTensor) -> torch.Tensor:
 
 
 def called(task: Task, row: Workload, about: dict[str, Any]) -> Side:
-    """A side as the judge's worker would call it."""
+    """Return a side as the judge's worker would call it."""
     op = task.op_of(row)
     side = SideOrders(op=op.name, **about)
     given = RowSignature(
@@ -85,7 +86,7 @@ def sides_of(task: Task, row: Workload, asked: argparse.Namespace) -> dict[str, 
 
 
 def measured(task: Task, row: Workload, asked: argparse.Namespace) -> dict[str, Any]:
-    """Microseconds of each side, and what went wrong with the others."""
+    """Return the microseconds of each side that ran, and the errors of the others."""
     count = max(2, min(64, COLD_BYTES // row.bytes_min + 1))
     sets = [[drawn(tensor) for tensor in row.concrete_inputs().values()] for _ in range(count)]
     buffers = [torch.empty(whole_pages(row.bytes_min), dtype=torch.uint8, device="cuda") for _ in range(count + 1)]

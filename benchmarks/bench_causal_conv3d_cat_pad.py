@@ -1,4 +1,4 @@
-"""Cached frames, new frames and zeros around them. See --help."""
+"""Cached frames, new frames and a border of zeros around them. See --help."""
 
 from family import benchmark
 

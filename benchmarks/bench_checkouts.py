@@ -25,10 +25,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-COLD_BYTES = 512 * 2**20  # several times the cache of any GPU that is out
-TURNS = 12  # each has one block of every process
+COLD_BYTES = 512 * 2**20  # several times the cache of every present GPU
+TURNS = 12  # each turn has one block of every process
 REPLAYS = 7  # per block; the fastest counts
-SETTLE_S = 0.6  # the driver wipes freed memory in the background, which slows everything that runs meanwhile
+SETTLE_S = 0.6  # the driver wipes freed memory in the background, which slows all work meanwhile
 MOST_SETS = 512
 HOST_CALLS = 2000
 # One family per line: its tasks. The rows of a family are spread over sizes.
@@ -72,7 +72,7 @@ class Rows:
         self.graphs: dict[str, tuple[Any, int]] = {}
 
     def prepare(self, task: str, row_id: str) -> dict[str, Any]:
-        """Capture one row. All graphs before it are dropped: memory is for one row at a time."""
+        """Capture one row. All earlier graphs are dropped, because memory suffices for one row at a time."""
         import torch
 
         from kernwright import ops
@@ -141,7 +141,7 @@ def _inputs(row: Any) -> dict[str, Any]:
 def serve() -> None:
     """Answer requests of the driver, one JSON line each."""
     rows, out = Rows(), os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever a library prints goes to stderr
+    os.dup2(2, 1)  # sends the output of libraries to stderr
     for line in sys.stdin:
         name, *arguments = json.loads(line)
         print(json.dumps(getattr(rows, name)(*arguments)), file=out, flush=True)

@@ -1,4 +1,4 @@
-"""Group norm, then SiLU, in video autoencoders. See --help."""
+"""Group norm followed by SiLU, in video autoencoders. See --help."""
 
 from family import benchmark
 

@@ -1,4 +1,4 @@
-"""How good is the judge itself? Every figure of the judge that the project shows comes from here.
+"""Measure the judge itself. Every figure of the judge that the project shows comes from here.
 
     python benchmarks/bench_judge.py aa --verdicts 1000     rows called faster or slower when both sides are the same
     python benchmarks/bench_judge.py injected               a 5 % slowdown detected, a 1.5x speedup reported
@@ -7,8 +7,8 @@
     python benchmarks/bench_judge.py startup                `kernwright --help`
     python benchmarks/bench_judge.py all
 
-Each part keeps its records in a ledger of its own below --out and counts from there, so an interrupted run goes on
-where it stopped. Nothing here asserts: it measures, prints a table, and writes the figures to --out/figures.json.
+Each part keeps its records in a ledger of its own below --out and counts from there, so an interrupted run continues
+where it stopped. The script asserts nothing: it measures, prints a table, and writes the figures to --out/figures.json.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ norm_scale_shift = _stretched("norm_scale_shift", {factor})
 
 
 def _verdicts(ledger: Path) -> list[dict[str, Any]]:
-    """The finished, full verdicts of a ledger on today's tasks; none where there is no ledger yet."""
+    """Return the finished, full verdicts of a ledger on the present tasks. A missing ledger has none."""
     if not ledger.exists():
         return []
     records = [r.body for r in Ledger(ledger).all_records() if r.kind == "verdict"]
@@ -90,7 +90,7 @@ def _verdicts(ledger: Path) -> list[dict[str, Any]]:
 
 
 def _cut_digests(ledger: Path) -> list[str]:
-    """The task that was cut down to a number of rows is another task by its digest."""
+    """Return the digests of tasks that were reduced to a number of rows. Each is another task by its digest."""
     cut = ledger.parent / "twenty_rows"
     return [find_task(str(cut)).digest] if cut.is_dir() else []
 
@@ -147,7 +147,7 @@ def aa(verdicts: int = 1000, rows: str = "smoke", minutes: float = 0.0, folder: 
 
 
 def _slowed_task(folder: Path) -> Path:
-    """The task once more, with baselines of known slowness beside it."""
+    """Return the task again, with added baselines of known slowness."""
     copy = folder / "slowed_task"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(find_task(TASK).folder, copy)
@@ -168,7 +168,7 @@ def _stretched_candidate(folder: Path, name: str, factor: float) -> Path:
 
 @app.command()
 def injected(rows: str = "smoke", repeats: int = 3, folder: Out = DEFAULT_OUT) -> None:
-    """A known slowdown and a known speedup: detected? reported right?"""
+    """Check that a known slowdown is detected and a known speedup is reported correctly."""
     folder.mkdir(parents=True, exist_ok=True)
     task = str(_slowed_task(folder))
     slow, fast = folder / "slowdown", folder / "speedup"
@@ -205,7 +205,7 @@ def injected(rows: str = "smoke", repeats: int = 3, folder: Out = DEFAULT_OUT) -
 
 @app.command()
 def rows(count: int = 20, folder: Out = DEFAULT_OUT) -> None:
-    """Wall time of one whole command: rows judged with the default policy, start and builds included."""
+    """Measure the wall time of one whole command: rows judged with the default policy, including start and builds."""
     chosen = [row.id for row in find_task(TASK).rows if row.set == "smoke"][:count]
     task = folder / "twenty_rows"
     shutil.rmtree(task, ignore_errors=True)
@@ -222,12 +222,12 @@ def rows(count: int = 20, folder: Out = DEFAULT_OUT) -> None:
 
 @app.command()
 def kill(times: int = 50, folder: Out = DEFAULT_OUT, seed: int = 1) -> None:
-    """The judge killed outright at random points: is a record lost or half-written, does the next run work?"""
+    """Kill the judge at random points. Check that no record is lost or half-written, and that the next run works."""
     ledger = folder / "kill"
     shutil.rmtree(ledger, ignore_errors=True)
     chance = random.Random(seed)
     command = ["judge", TASK, "--aa", "--rows", "smoke_plain_s19_*", "--ledger", str(ledger)]
-    _kernwright(*command)  # one whole run, to know how long it takes
+    _kernwright(*command)  # one whole run, to measure its duration
     start = time.monotonic()
     _kernwright(*command)
     whole = time.monotonic() - start
@@ -264,7 +264,7 @@ def _hashes(ledger: Path) -> set[str]:
 
 
 def _workers_of(judge_pid: int) -> list[str]:
-    """Workers carry their judge's process id in their command line, which is their zygote's."""
+    """Return the workers of a judge: the command line of their zygote, which they share, has the judge's process id."""
     pattern = f"kernwright.judge.worker.zygote [0-9]+ {judge_pid}$"
     return subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True, check=False).stdout.split()
 
@@ -290,13 +290,13 @@ COMMANDS = {"A/A": "aa", "injected differences": "injected", "rows": "rows", "ki
 
 @app.command("page")
 def write_page(folder: Out = DEFAULT_OUT, target: Path = Path("docs/figures.md")) -> None:
-    """Writes the recorded figures as a page."""
+    """Write the recorded figures as a page."""
     page(folder, target, "Figures of the judge", "benchmarks/bench_judge.py", COMMANDS)
 
 
 @app.command("all")
 def everything(folder: Out = DEFAULT_OUT) -> None:
-    """Every part, the longest last."""
+    """Run every part, the longest last."""
     parts: list[Callable[[], None]] = [
         lambda: startup(folder=folder), lambda: rows(folder=folder), lambda: kill(folder=folder),
         lambda: injected(folder=folder), lambda: aa(folder=folder), lambda: write_page(folder=folder),

@@ -1,17 +1,17 @@
-"""How good is the judge on a GPU? Every figure of it that the project shows comes from here.
+"""Measure the judge on a GPU. Every figure of it that the project shows comes from here.
 
     python benchmarks/bench_judge_gpu.py aa --verdicts 1000   rows called faster or slower when both sides are the same
     python benchmarks/bench_judge_gpu.py injected             small slowdowns detected, speedups reported
     python benchmarks/bench_judge_gpu.py clock                the judge's clock against CUDA events
     python benchmarks/bench_judge_gpu.py spread               how blocks of several lengths spread
-    python benchmarks/bench_judge_gpu.py alone                where the time of a call by itself goes, and its noise
+    python benchmarks/bench_judge_gpu.py alone                where the time of a single call goes, and its noise
     python benchmarks/bench_judge_gpu.py row                  one row with the default policy, workers warm
     python benchmarks/bench_judge_gpu.py faults               illegal addresses, hangs and full memory, 20 times each
     python benchmarks/bench_judge_gpu.py short                a little of everything, in about 80 seconds
 
 The rows are naps (naps.py). Each part keeps its records in a ledger of its own below --out and counts from there, so an
-interrupted run goes on where it stopped. Nothing here asserts: it measures, prints a table, and writes the figures to
---out/figures.json.
+interrupted run continues where it stopped. The script asserts nothing: it measures, prints a table, and writes the
+figures to --out/figures.json.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _judge(**wanted: Any) -> Verdict:
 
 
 def _verdicts(ledger: Path, task: Path, candidate: str | None = None) -> list[dict[str, Any]]:
-    """Finished verdicts of a ledger on today's task."""
+    """Return the finished verdicts of a ledger on the present task."""
     if not ledger.exists():
         return []
     digest = find_task(str(task)).digest
@@ -83,7 +83,7 @@ def _verdicts(ledger: Path, task: Path, candidate: str | None = None) -> list[di
 
 
 def _rows(ledger: Path, task: Path) -> list[dict[str, Any]]:
-    """Rows of those that are evidence."""
+    """Return the rows of verdicts that are evidence."""
     return [
         row | {"judged": body["provenance"]["started"], "judge": body["provenance"].get("judge", "")}
         for body in _verdicts(ledger, task)
@@ -108,8 +108,8 @@ def aa(
     folder: Out = DEFAULT_OUT,
     kept: Annotated[Path | None, typer.Option("--ledger", help="where verdicts are kept; else below --out")] = None,
 ) -> None:
-    """Both sides the same: how many rows are called faster or slower? Several contenders at once, against one baseline;
-    in each judgement a few rows, of which there are the fewest verdicts so far."""
+    """Count rows that are called faster or slower although both sides are the same. Several contenders run against one
+    baseline, on the few rows that have the fewest verdicts so far."""
     task = write_task(folder, "stream")
     ledger = kept or folder / "aa"
     wanted = [row.id for row in find_task(str(task)).select(rows, default="production")]
@@ -156,7 +156,7 @@ def aa(
 
 @app.command()
 def injected(repeats: int = 1, every: int = 1, folder: Out = DEFAULT_OUT) -> None:
-    """A known slowdown and a known speedup of the kernels: detected? reported right?"""
+    """Check that a known slowdown of the kernels is detected and a known speedup is reported correctly."""
     task = write_task(folder, "device")
     long_rows, short_rows = naps_between(20, 1000, every), naps_between(0, 10, every)
     plans = [
@@ -205,7 +205,7 @@ def _true_speedup(row: dict[str, Any]) -> float:
 
 @contextlib.contextmanager
 def two_of(task: Task, row: Workload) -> Iterator[WorkerGroup]:
-    """The same baseline twice, without a judgement around it."""
+    """Run the same baseline twice, without a judgement."""
     from kernwright.judge.process.scratch import scratch_folder
     from kernwright.judge.record.sample import SideName
 
@@ -223,8 +223,8 @@ def two_of(task: Task, row: Workload) -> Iterator[WorkerGroup]:
 
 @app.command()
 def clock(folder: Out = DEFAULT_OUT, repeats: int = 15) -> None:
-    """The judge's clock around a block of graph replay, less what its twin shows a block to take beside its calls,
-    against events that the worker records inside it: for blocks of 20 ms, and for shorter ones, where what is taken off
+    """Compare the judge's clock with events that the worker records inside a block of graph replays. The time that a
+    twin's block takes beyond its calls is subtracted. Blocks take 20 ms or less; in shorter ones the subtracted part
     weighs more."""
     task = find_task(str(write_task(folder, "device")))
     (row,) = task.select(f"nap_{TWENTY_US}ns")
@@ -238,19 +238,20 @@ def clock(folder: Out = DEFAULT_OUT, repeats: int = 15) -> None:
 
 @app.command()
 def alone(folder: Out = DEFAULT_OUT, blocks: int = 20, calls: int = 11) -> None:
-    """Where the time of a call by itself goes, and where its noise comes from."""
+    """Show which parts of a single call take time, and where its noise comes from."""
     task = find_task(str(write_task(folder, "device")))
     (row,) = task.select(f"nap_{TWENTY_US}ns")
     with two_of(task, row) as group:
         parts = calls_by_themselves(group, group.device, task.op_of(row), row, blocks=blocks, calls=calls)
-    (folder / "alone.json").write_text(json.dumps(parts))  # call by call: the figures hide what comes in two kinds
+    # One entry per call, because the figures would hide two kinds of calls.
+    (folder / "alone.json").write_text(json.dumps(parts))
     _note(folder, "alone", noise_of(parts))
 
 
 @app.command()
 def spread(folder: Out = DEFAULT_OUT, lengths: str = "2.5,5,10", every: int = 4) -> None:
-    """How far one block of a side lies from another's, by metric and length: shorter than this asks for, blocks cost
-    more rounds than they save."""
+    """Show how much blocks of a side differ, by metric and length. Blocks that are too short cost more rounds than they
+    save."""
     figures: dict[str, Any] = {}
     for length in lengths.split(","):
         own = folder / f"spread_{length}"
@@ -263,7 +264,7 @@ def spread(folder: Out = DEFAULT_OUT, lengths: str = "2.5,5,10", every: int = 4)
 
 
 class Stopwatch:
-    """Adds up what a judgement spends on each row, from the end of the row before it."""
+    """Adds up the time that a judgement spends on each row, from the end of the previous row."""
 
     def __init__(self) -> None:
         self.seconds: Counter[str] = Counter()
@@ -284,9 +285,9 @@ def row(
     before: str = "plain_s1004_d4096_row-bf16",
     repeats: int = 3,
 ) -> None:
-    """Seconds that a real row adds to a judgement with the default policy: correctness, all metrics, rounds. The row
-    before it has loaded and compiled what they share, in every round. Once with the ops that ship, which are built
-    before, and once with a Triton candidate, which compiles anew for neighbouring sizes while it is checked."""
+    """Measure the seconds that a real row adds to a judgement with the default policy: correctness, all metrics,
+    rounds. The previous row has already loaded and compiled the shared parts in every round. Contenders are the shipped
+    ops, built before, and a Triton candidate, which is compiled again for neighbouring sizes."""
     triton = Path(__file__).resolve().parents[1] / "examples" / "candidates" / "fused_triton"
     sides: dict[str, dict[str, Any]] = {
         "kernel built beforehand": {"candidate": None, "contender": "kernwright"},
@@ -315,8 +316,8 @@ def row(
 
 @app.command()
 def faults(times: int = 20, honest_every: int = 5, folder: Out = DEFAULT_OUT) -> None:
-    """A candidate that ruins its context, and after some of them an honest one, which is a third faster than its
-    baseline: is the first `failed`, the second `faster`?"""
+    """Judge a candidate that breaks its context, and sometimes then an honest one that is a third faster than its
+    baseline. The first must be `failed` and the second `faster`."""
     task = write_task(folder, "device")
     honest = napping(folder, "honest", 1.0, 0.0)
     figures: dict[str, Any] = {}
@@ -344,7 +345,7 @@ def faults(times: int = 20, honest_every: int = 5, folder: Out = DEFAULT_OUT) ->
 
 @app.command()
 def short(folder: Out = DEFAULT_OUT) -> None:
-    """A little of everything."""
+    """Run a little of everything."""
     clock(folder=folder)
     row(folder=folder, repeats=1)
     faults(folder=folder, times=1)
@@ -360,7 +361,7 @@ COMMANDS = {
 
 @app.command("page")
 def write_page(folder: Out = DEFAULT_OUT, target: Path = Path("docs/figures_gpu.md")) -> None:
-    """Writes the recorded figures as a page."""
+    """Write the recorded figures as a page."""
     page(folder, target, "Figures of the judge on a GPU", "benchmarks/bench_judge_gpu.py", COMMANDS)
 
 

@@ -1,4 +1,4 @@
-"""RMS norm over all heads, then split rotation, of LTX-2. See --help."""
+"""RMS norm over all heads and split rotation, of LTX-2. See --help."""
 
 from family import benchmark
 

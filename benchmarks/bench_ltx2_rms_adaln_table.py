@@ -1,4 +1,4 @@
-"""RMS norm and modulation of LTX-2, from table and timestep. See --help."""
+"""RMS norm and modulation of LTX-2, from a table and a timestep embedding. See --help."""
 
 from family import benchmark
 

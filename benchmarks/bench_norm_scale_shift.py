@@ -1,4 +1,4 @@
-"""Norm, then scale and shift, plain and behind a gated residual. See --help."""
+"""Norm, scale and shift, also with a gated residual. See --help."""
 
 from family import benchmark
 

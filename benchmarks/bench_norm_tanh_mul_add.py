@@ -1,4 +1,4 @@
-"""Norm behind a tanh gate: one kernel in sglang 0.5.12.post1, two in 0.5.23 where a second norm follows. See --help."""
+"""Norm with a tanh gate. With a second norm, sglang 0.5.12.post1 has one kernel and 0.5.23 has two. See --help."""
 
 from family import benchmark
 

@@ -1,11 +1,11 @@
-"""kernwright.ops on this GPU, against the eager chain and against a copy of the same bytes: where each row stands.
+"""Time kernwright.ops on this GPU against the eager chain and a copy of the same bytes.
 
     python benchmarks/bench_ops.py [--rows GLOB] [--json FILE]
 
-All sides of a row run in one process, one after the other in each of several rounds, as CUDA graphs over as many input
-sets as exceed the cache several times; the figure is the median round. Read the ratios: another process has another
-clock. `host` is the time that a public call takes to return beyond a bare foreign call and the allocation of its
-output, on the smallest row. It is a look, not evidence: evidence comes from the judge.
+All sides of a row run in one process, one after the other in each of several rounds, as CUDA graphs over enough input
+sets to exceed the cache several times. The figure is the median round. Compare ratios only: another process has another
+clock. `host` is the time that a public call takes to return, beyond a bare foreign call and the allocation of its
+output, on the smallest row. The figures are not evidence. Evidence comes from the judge.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kernwright.ops.catalog import dispatcher
 from kernwright.ops.norm_modulation.family import CUDA
 
 BF16, FP32 = torch.bfloat16, torch.float32
-COLD_BYTES = 256 * 2**20  # several times the cache of any GPU that is out
+COLD_BYTES = 256 * 2**20  # several times the cache of every present GPU
 ROUNDS = 9
 
 
@@ -39,7 +39,7 @@ def draw(*sizes: int, dtype: torch.dtype) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Row:
-    """norm_scale_shift, or behind a residual its twin."""
+    """norm_scale_shift, or its residual twin."""
 
     name: str
     tokens: int
@@ -61,7 +61,7 @@ class Row:
 
     @property
     def bytes(self) -> int:
-        """The fewest that must move: inputs once, outputs once."""
+        """Return the fewest bytes that must move: inputs once, outputs once."""
         element = torch.empty(0, dtype=self.dtype).element_size()
         tokens = (4 if self.residual else 2) * self.tokens * self.width * element
         if self.modulation[0] != "token":
@@ -78,7 +78,7 @@ class NormRow:
     rows: int
     width: int
     dtype: torch.dtype = BF16
-    packed: bool = False  # one of three projections that lie in one tensor: 24 heads, then the next token's
+    packed: bool = False  # x is one of three projections in one tensor: 24 heads, then those of the next token
 
     @property
     def op(self) -> Callable[..., Any]:
@@ -119,21 +119,21 @@ class ModulationRow:
 
     @property
     def bytes(self) -> int:
-        """The fewest that must move: inputs once, outputs once."""
+        """Return the fewest bytes that must move: inputs once, outputs once."""
         streamed = [dtype for layout, dtype in (self.scale, self.shift) if layout == "token"]
         return self.tokens * self.width * (4 + sum(dtype.itemsize for dtype in streamed))
 
 
 @dataclass(frozen=True)
 class TokenRow:
-    """A row of an op that has a Triton kernel and no CUDA one yet."""
+    """A row of an op that has a Triton kernel but no CUDA kernel yet."""
 
     name: str
     op: Callable[..., Any]
     tokens: int
     width: int
-    # Its tensors: "t" tokens, "r" and "2" a row, "w" a weight, "i" an index, "m" and "T" embedding and table of four
-    # rows, "n" and "U" of two.
+    # Tensors of the op: "t" tokens, "r" and "2" a row, "w" a weight, "i" an index, "m" and "T" an embedding and a table
+    # of four rows, "n" and "U" the same of two rows.
     given: str
     outputs: tuple[torch.dtype, ...] = (BF16,)
     batch: int = 1
@@ -151,7 +151,7 @@ class TokenRow:
 
     @property
     def bytes(self) -> int:
-        """The fewest that must move: tokens in once, outputs once."""
+        """Return the fewest bytes that must move: tokens in once, outputs once."""
         each = 2 * self.given.count("t") + sum(dtype.itemsize for dtype in self.outputs)
         return self.batch * self.tokens * self.width * each
 
@@ -230,7 +230,7 @@ ROWS: list[AnyRow] = [
 
 
 def graph_of(call: Callable[..., Any], sets: list[list[torch.Tensor]]) -> Callable[[], None]:
-    """One replay runs the call once on each set."""
+    """Return a graph whose replay runs the call once on each input set."""
     call(*sets[0])
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -284,7 +284,7 @@ def measure(row: AnyRow) -> dict[str, Any]:
 
 
 def host_cost() -> dict[str, float]:
-    """Microseconds to return, back to back, of a public call and of what it cannot do without."""
+    """Return the microseconds that a public call takes to return, back to back, and those of its unavoidable parts."""
     x, scale, shift = ROWS[0].inputs()
     launch = CUDA["norm_scale_shift"].launch(x.device, x.dtype)
     sides: dict[str, Callable[[], Any]] = {

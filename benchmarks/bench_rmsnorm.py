@@ -1,4 +1,4 @@
-"""As bench_norm_infer.py, under the name that its kernel is known by. See --help."""
+"""bench_norm_infer.py under the usual name of its kernel. See --help."""
 
 from family import benchmark
 

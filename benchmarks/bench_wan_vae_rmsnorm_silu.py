@@ -1,4 +1,4 @@
-"""RMS norm over channels, then SiLU, in the Wan autoencoder. See --help."""
+"""RMS norm over channels and SiLU, in the Wan autoencoder. See --help."""
 
 from family import benchmark
 

@@ -1,4 +1,4 @@
-"""Block noise: what lies around a block's calls on a GPU, and how far one block lies from another like it."""
+"""Noise of blocks: the time around a block's calls on a GPU, and the differences between equal blocks."""
 
 from __future__ import annotations
 
@@ -92,11 +92,11 @@ class TimedCalls(AwakeCalls):
         return [block.elapsed_ns - bringing - looking for block, bringing, looking in parts]
 
 
-Parts = dict[str, list[list[int]]]  # nanoseconds by what they were spent on, block by block, call by call
+Parts = dict[str, list[list[int]]]  # nanoseconds by purpose, for each block and each call
 
 
 def calls_by_themselves(group: WorkerGroup, device: Device, op: Op, row: Workload, blocks: int, calls: int) -> Parts:
-    """Blocks of `wall`, every other one without calls, in turn by two workers."""
+    """Run blocks of `wall` on two workers in turn. Every other block has no calls."""
     sessions = {name: group.open(name, op, row, calls) for name in group.specs}
     contents = device.pool(row, 1).draw(op, row)
     parts: Parts = {}
@@ -129,7 +129,7 @@ def calls_by_themselves(group: WorkerGroup, device: Device, op: Op, row: Workloa
 
 
 def noise_of(parts: Parts) -> dict[str, float]:
-    """How far calls of one block lie from each other, and how far one block's middle call lies from the next one's."""
+    """Return how much the calls of one block differ, and how much the median calls of successive blocks differ."""
     figures: dict[str, float] = {}
     for name, per_block in parts.items():
         middles = [statistics.median(values) for values in per_block]
@@ -142,8 +142,8 @@ def noise_of(parts: Parts) -> dict[str, float]:
 
 
 def spreads(ledger: Path, verdict: Verdict) -> Iterator[tuple[str, str, float]]:
-    """Of rows that their launches bound, and of rows that their kernels bound. Within a round: rounds have workers of
-    their own."""
+    """Return the spread for rows that are limited by their launches, and for rows that are limited by their kernels. It
+    is measured within a round, because each round has its own workers."""
     book = Ledger(ledger)
     samples = recorded_samples(book, book.records(book.runs()[-1]), verdict)
     short = {f"nap_{ns}ns" for ns in NAPS_NS if ns < LAUNCH_NS}

@@ -1,9 +1,9 @@
-"""Family: one task's rows by hand, each baseline against eager, with the share of a copy's bandwidth.
+"""Measure one task's rows: each baseline against eager, with the share of a copy's bandwidth.
 
-The times are the judge's own, verified and interleaved; they lie in a ledger, and a second call goes on from there.
+The times are the judge's own, verified and interleaved. They are kept in a ledger, from which a second call continues.
 
-Exit status 0: every contender has a time on every row, or declines it. 1: one failed, or the time was over. 2: it could
-not run here.
+Exit status 0: every contender has a time on every row, or declines it. 1: a contender failed, or the time was over. 2:
+the benchmark could not run here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kernwright.tasks.policy import METRICS, Metric
 
 
 def benchmark(task: str, *contenders: str) -> None:
-    """The command line of one family's benchmark."""
+    """Run the command line of one family's benchmark."""
 
     def command(
         rows: Annotated[str | None, typer.Option(help="globs over row ids, or sets; smoke on a CPU")] = None,
@@ -40,7 +40,7 @@ def benchmark(task: str, *contenders: str) -> None:
         ledger: Annotated[Path, typer.Option(help="the ledger's folder")] = Path(".kernwright/bench") / task,
         minutes: Annotated[float, typer.Option(help="start nothing that would end later; 0: no limit")] = 0.0,
     ) -> None:
-        # Before anything is judged: that takes minutes.
+        # Checked first, because judging takes minutes.
         shown = _metric(metric or ("stream" if device == "cpu" else "device"))
         wanted = rows or ("smoke" if device == "cpu" else "production")
         found_device, loaded = find_device(device), find_task(task)
@@ -96,7 +96,7 @@ def _standings(field: Field) -> Iterator[tuple[str, Standing]]:
 
 
 def _reasons(field: Field, metric: Metric) -> list[str]:
-    """Why cells hold no time, each reason once."""
+    """Return the reasons for cells without a time, each reason once."""
     found: dict[str, list[str]] = {}
     for name, standing in _standings(field):
         if standing.result(metric) is None:

@@ -1,4 +1,4 @@
-"""Figures: what a benchmark measured, recorded with where it was measured, and the page that shows the record."""
+"""Figures: the measurements of a benchmark, with the machine on which they were made, and the page that shows them."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ PARTS = {
     "alone": "The parts of the time of a single call, and their noise.",
     "row": "The time that one row adds to a judgement.",
     "faults": "Candidates that crash the device, hang or use up its memory, and honest candidates after them.",
+    "traces": "Hotspots of a large trace. HolisticTraceAnalysis makes its kernel table and its breakdown of idle time.",
 }  # one sentence for each part of the page
 
 

@@ -1,7 +1,7 @@
-"""How long copies are slow after memory was freed on the GPU: python3 benchmarks/freed_memory.py [GIB ...]
+"""Measure how long copies are slow after memory was freed on the GPU: python3 benchmarks/freed_memory.py [GIB ...]
 
-The driver wipes freed memory in the background. The judge waits for the end of it
-(`judge/device/cuda/memory/memory_speed.py`). What the driver wipes while it tears down a killed process is not seen.
+The driver wipes freed memory in the background. The judge waits until this has ended
+(`judge/device/cuda/memory/memory_speed.py`). Memory that is wiped while a killed process is removed does not show.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def events(seconds: float) -> list[torch.Event]:
 
 
 def rates(marks: list[torch.Event], source: torch.Tensor, target: torch.Tensor) -> tuple[list[float], list[float]]:
-    """In TB/s, and when each was seen, in milliseconds."""
+    """Return the rates in TB/s and their times in milliseconds."""
     marks[0].record()
     for mark in marks[1:]:
         for _ in range(BUNCH):
@@ -46,7 +46,7 @@ def rates(marks: list[torch.Event], source: torch.Tensor, target: torch.Tensor) 
 
 
 def slow_until(found: list[float], full: float) -> int:
-    """How many bunches the first slow stretch has: it ends with a few fast ones."""
+    """Return the number of bunches in the first slow stretch, which ends with a few fast ones."""
     slow = [rate < SLOW * full for rate in found]
     return next((end for end in range(len(slow)) if not any(slow[end : end + FAST_RUN])), len(slow))
 

@@ -1,14 +1,15 @@
-"""All GPU tests and a short benchmark of the judge on this machine, and what came of it in one archive.
+"""Run all GPU tests and a short benchmark of the judge on this machine, and pack the results into one archive.
 
-    python3 benchmarks/gpu_check.py [--out DIR] [--minutes 9.8] [--bundle DIR]        (`make gpu` runs this)
+    python3 benchmarks/gpu_check.py [--out DIR] [--minutes 9.8] [--bundle DIR] (`make gpu` runs this)
 
-It needs a Python with torch and CUDA, and no network: what else it imports comes from the checkout's src/ and from a
-folder that `kernwright bundle` made. Every step has a deadline; one that overruns it is ended with its processes and
-reported, and the archive is written all the same. --out then holds evidence.tar.gz (for `kernwright ledger import`),
-summary.json with the seconds of each step and of the slowest tests, tests.xml (pytest's report), fooled.json where an
-attack fooled the naive harness for the first time (to commit as tests/exploits/fooled.json), and each step's log.
+It needs a Python with torch and CUDA, and no network: other imports come from the checkout's src/ and from a folder
+that `kernwright bundle` made. Every step has a deadline. A step that overruns it is ended with its processes and
+reported, and the archive is written in every case. --out then has evidence.tar.gz (for `kernwright ledger import`),
+summary.json with the seconds of each step and of the slowest tests, tests.xml (pytest's report), and each step's log.
+If an attack fooled the naive harness for the first time, it also has fooled.json (to commit as
+tests/exploits/fooled.json).
 
-Exit status 0: the tests passed, and so did the benchmark. 1: something did not. 2: it could not run here.
+Exit status 0: the tests and the benchmark passed. 1: one of them failed. 2: the check could not run here.
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ from gpu_steps import LEDGER, REPORT, Outcome, build_command, run_benchmark, run
 
 ARCHIVE, SUMMARY = "evidence.tar.gz", "summary.json"
 STEPS = ("builds", "tests", "judged-tests", "benchmark")
-TESTS_SHARE = 0.7  # of the time, at least; the benchmark has what is left
-BENCHMARK_S = 85.0  # which it needs no more than
-MOST_PROCESSES = 14  # with a context on the device each
+TESTS_SHARE = 0.7  # least share of the time for tests; the rest is for the benchmark
+BENCHMARK_S = 85.0  # the benchmark needs no more
+MOST_PROCESSES = 14  # each process has a context on the device
 
 
 def read_figures(work: Path) -> Any:
     try:
-        # NaN and infinity have no place in a ledger; their names do.
+        # A ledger cannot hold NaN and infinity, so their names are recorded.
         return json.loads((work / "benchmark" / "figures.json").read_text(), parse_constant=str)
     except (OSError, ValueError):
         return {}
 
 
 def gather(work: Path, summary: dict[str, Any], archive: Path) -> list[str]:
-    """Every ledger that the steps made, and the summary, as one ledger in one archive; returns what was left out."""
+    """Pack every ledger of the steps, and the summary, as one ledger into one archive. Return what was left out."""
     from kernwright.core.errors import LedgerError
     from kernwright.ledger.ledger import Ledger
     from kernwright.ledger.transfer import export_runs, import_runs
@@ -95,7 +96,7 @@ def show(summary: dict[str, Any], outcomes: list[Outcome]) -> None:
 
 
 def figure_lines(figures: Any) -> list[str]:
-    """The benchmark's figures, whatever their shape: its own tables are in its log."""
+    """Return the lines with the benchmark's figures. Its own tables are in its log."""
     lines = []
     for part, entry in figures.items() if isinstance(figures, dict) else ():
         inner = entry.get("figures", entry) if isinstance(entry, dict) else entry
@@ -111,7 +112,7 @@ def show_end_of_log(log: Path) -> None:
 
 def check(options: argparse.Namespace) -> int:
     start = time.monotonic()
-    reserve = min(20.0, 6.0 * options.minutes)  # for ending the last step and writing the archive
+    reserve = min(20.0, 6.0 * options.minutes)  # time to end the last step and to write the archive
     end = start + 60.0 * options.minutes - reserve
     places = search_path(options.bundle)
     sys.path[:0] = [str(place) for place in places]
@@ -121,7 +122,7 @@ def check(options: argparse.Namespace) -> int:
     for stale in (ARCHIVE, SUMMARY, REPORT, LEDGER, *(f"{step}.log" for step in STEPS)):
         (options.out / stale).unlink(missing_ok=True)
     work = Path(tempfile.mkdtemp(prefix="kernwright-gpu-"))
-    env["KERNWRIGHT_LEDGER"] = str(work / "ledger")  # for whatever is judged without naming a ledger
+    env["KERNWRIGHT_LEDGER"] = str(work / "ledger")  # ledger of commands that name none
     outcomes = refuse_unknown(found["kernels"])
     left = end - time.monotonic()
     seconds = max(TESTS_SHARE * left, left - BENCHMARK_S)
@@ -137,12 +138,12 @@ def check(options: argparse.Namespace) -> int:
     }  # fmt: skip
     (options.out / SUMMARY).write_text(json.dumps(summary, indent=1) + "\n")
     problems = gather(work, summary, options.out / ARCHIVE)
-    shutil.rmtree(work)  # only now: whatever went wrong above, the ledgers are still there
+    shutil.rmtree(work)  # only now, so that the ledgers survive every earlier failure
     return report(options.out, summary, outcomes, problems)
 
 
 def refuse_unknown(kernels: dict[str, Any] | None) -> list[Outcome]:
-    """Return a failed step where the libraries of kernels could not be listed: every test of theirs would fail too."""
+    """Return a failed step if the libraries of kernels could not be listed, because their tests would all fail too."""
     if not kernels or "unknown" not in kernels:
         return []
     print(f"the libraries of kernels cannot be listed: {kernels['unknown']}", flush=True)
@@ -150,7 +151,7 @@ def refuse_unknown(kernels: dict[str, Any] | None) -> list[Outcome]:
 
 
 def build_missing(found: dict[str, Any]) -> list[str] | None:
-    """Return the command that builds libraries of kernels that are not there; None where nothing is to be built."""
+    """Return the command that builds missing libraries of kernels, or None if none is missing."""
     if not (kernels := found["kernels"]) or kernels["built"] >= kernels["all"]:
         return None
     print(
@@ -189,7 +190,8 @@ def main(words: list[str] | None = None) -> int:
         parser.error("--minutes must be above 0, and --processes at least 1")
     for name in ("out", "bundle", "tests"):
         setattr(options, name, getattr(options, name).resolve())  # steps run in the checkout's folder
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the archive is still written
+    # Behaves like Ctrl-C, so that the archive is still written.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return check(options)
     except CannotRun as problem:

@@ -1,24 +1,24 @@
-"""Evidence for the pages, as far as a short GPU window goes, in one archive.
+"""Collect the evidence for the pages, as far as a short GPU session permits, in one archive.
 
     python3 benchmarks/gpu_evidence.py field=4 again=4:qknorm_rope ops=12 [--out DIR] [--work DIR] [--bundle DIR]
 
-Steps run in the order given, each NAME=MINUTES, and of some tasks alone with NAME=MINUTES:TASK,TASK:
+Steps run in the given order. Each is NAME=MINUTES, or NAME=MINUTES:TASK,TASK for some tasks only:
 
-    field     torch.compile and the current sglang against eager: what docs/field.md is made of
-    others    all other baselines against eager, on the tasks that they have kernels for: the rest of that page
-    again     the same rows once more, whatever is recorded of them: how well times repeat
-    ops       the ops that ship against eager, torch.compile and sglang
-    peers     the ops that ship against all other baselines, on the tasks that these have kernels for
-    grids     the ops that ship whose contract is exact, on every row of their grids, untimed
-    verify    does every baseline compute what the reference does?
-    sanitize  the ops that ship under compute-sanitizer, a few rows of a task at a time
-    look      a quick look at every op beside the eager chain and a copy, no evidence
+    field     torch.compile and the current sglang against eager, for docs/field.md
+    others    all other baselines against eager, on the tasks that they have kernels for, for the same page
+    again     the same rows once more, even if they are judged, to show how well times repeat
+    ops       the shipped ops against eager, torch.compile and sglang
+    peers     the shipped ops against all other baselines, on the tasks that these have kernels for
+    grids     shipped ops with the contract `exact`, on every row of their grids, without times
+    verify    checks that every baseline agrees with the reference
+    sanitize  the shipped ops under compute-sanitizer, a few rows of a task at a time
+    look      quick times of every op next to the eager chain and a copy, which are no evidence
 
-It needs what gpu_check.py needs. A step that overruns its minutes is ended with its processes. --work holds ledgers,
-and a later call goes on from it: what was judged is not judged again, but by `again`. --out then holds a few files:
+It needs the same as gpu_check.py. A step that overruns its minutes is ended with its processes. --work has the ledgers,
+from which a later call continues: judged rows are not judged again, except by `again`. --out then has a few files:
 evidence.tar.gz (all of --work, for `kernwright ledger import`), verified.json, looked.json and a log for each step.
 
-Exit status 0: every step did all that was asked of it. 1: one did not. 2: it could not run here.
+Exit status 0: every step finished its work. 1: one did not. 2: the script could not run here.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from gpu_steps import Outcome, run_step
 
 EAGER, CURRENT = "eager", ("compile", "sglang@0.5.23")
 OTHERS = ("liger@0.8.5", "sglang@0.5.12.post1")
-AT_ONCE = 7  # of those that nothing is timed in, each with a context on the device
-ROWS_AT_ONCE = 8  # that one sanitizer watches: 28 take racecheck minutes, while all others are done
-ROUNDS = 2  # of a row: few windows have time for more
-LATE_S = 20.0  # a sweep starts nothing that would end after its minutes; what it has begun may end a little later
+AT_ONCE = 7  # processes without timing that run at once, each with a context on the device
+ROWS_AT_ONCE = 8  # rows per sanitizer: racecheck takes minutes for 28 rows, while all other processes have finished
+ROUNDS = 2  # maximum rounds of a row: a short session has no time for more
+LATE_S = 20.0  # a sweep starts nothing that would end after its minutes, but may finish late what it has begun
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Window:
-    """Where steps leave what they find, and which rows they are about."""
+    """Where steps put their results, and the rows that they cover."""
 
     out: Path
     work: Path
     device: str
     rows: str
-    baselines: tuple[str, ...]  # beside eager
+    baselines: tuple[str, ...]  # baselines in addition to eager
     rounds: int = ROUNDS
 
     @property
@@ -83,7 +83,7 @@ class Window:
         return self.work / "ledger"
 
     def another_ledger(self) -> Path:
-        """For a repeated sweep: in one that there is, its rows might count as done."""
+        """Return an unused ledger for a repeated sweep. In an existing one its rows might count as done."""
         return self.work / f"again-{sum(1 for _ in self.work.glob('again-*'))}"
 
     def sweep(self, step: Step, ledger: Path, *words: str, rows: str = "") -> Commands:
@@ -95,7 +95,7 @@ class Window:
 
 
 Command = list[str]
-# Commands that run side by side; those of the next list when they have ended.
+# Lists of commands that run in parallel. The next list starts when the previous one has ended.
 Commands = Iterator[list[Command]]
 
 
@@ -116,7 +116,7 @@ def again(window: Window, step: Step) -> Commands:
 
 
 def others(window: Window, step: Step) -> Commands:
-    """Eager against itself is `field`'s."""
+    """Eager against itself is judged by the step `field`."""
     from kernwright.tasks.catalog import list_tasks
 
     for left, names in by_others(window, step, step.tasks or list_tasks()):
@@ -124,8 +124,8 @@ def others(window: Window, step: Step) -> Commands:
 
 
 def by_others(window: Window, step: Step, names: Sequence[str]) -> Iterator[tuple[Step, tuple[str, ...]]]:
-    """Tasks that the same of the other baselines have kernels for, in what is left of the minutes, few rows before
-    many. One without an adapter for any op of a task would decline row after row."""
+    """Return commands for tasks on which the same other baselines have kernels, in the rest of the minutes, tasks with
+    few rows first. A baseline without an adapter for any op of a task would decline every row."""
     from kernwright.baselines.published import PublishedBaseline
     from kernwright.tasks.catalog import find_task
 
@@ -154,7 +154,7 @@ def peers(window: Window, step: Step) -> Commands:
 
 
 def grids(window: Window, step: Step) -> Commands:
-    """By the names of a task's grids: it may have others, of ops that are only close."""
+    """Select grids by name, because a task may also have grids of ops that are only close."""
     from kernwright.tasks.catalog import find_task
 
     for task in map(find_task, step.tasks or tasks_with_kernels()):
@@ -172,7 +172,7 @@ def verify(window: Window, step: Step) -> Commands:
 
 
 def sanitize(window: Window, step: Step) -> Commands:
-    """Longest first: what begins last is not to be what all wait for."""
+    """The longest commands start first, so that none of them runs alone at the end."""
     from kernwright.tasks.catalog import find_task
 
     parts: list[tuple[str, list[str]]] = []
@@ -209,7 +209,7 @@ COMMANDS: dict[str, Callable[[Window, Step], Commands]] = {
 
 
 def taken(window: Window, step: Step, number: int, env: dict[str, str]) -> Outcome:
-    """A step, commands after commands, all in what is left of its minutes."""
+    """Run a step: lists of commands one after the other, within the rest of its minutes."""
     from kernwright.core.errors import KernwrightError
 
     log, start = window.out / f"{number}-{step.name}.log", time.monotonic()
@@ -219,7 +219,7 @@ def taken(window: Window, step: Step, number: int, env: dict[str, str]) -> Outco
     while True:
         try:
             commands = next(groups, None)
-        except KernwrightError as error:  # of a task that there is not
+        except KernwrightError as error:  # unknown task
             outcome.status, text = "failed", f"{text}{error}\n"
             break
         if commands is None:
@@ -229,7 +229,7 @@ def taken(window: Window, step: Step, number: int, env: dict[str, str]) -> Outco
             outcome.status = "overran"
             break
         with tempfile.TemporaryDirectory() as locks:
-            # Those that run side by side do so on purpose: each holds the device for itself.
+            # These commands run in parallel although each locks the device: they time nothing.
             envs = [env | {"KERNWRIGHT_LOCKS": locks_of(locks, at)} for at in range(len(commands))]
             one = run_step(step.name, commands, envs if len(commands) > 1 else [env], log, left + LATE_S)
         text += "\n".join([*("$ " + " ".join(command[1:]) for command in commands), log.read_text(errors="replace")])
@@ -248,7 +248,7 @@ def locks_of(folder: str, number: int) -> str:
 
 
 def pack(window: Window) -> list[str]:
-    """Every run of the window's ledgers as one archive; returns what could not be packed."""
+    """Pack every run of the session's ledgers into one archive. Return what could not be packed."""
     from kernwright.core.errors import LedgerError
     from kernwright.ledger.ledger import Ledger
     from kernwright.ledger.transfer import export_runs, import_runs
@@ -266,7 +266,7 @@ def pack(window: Window) -> list[str]:
 
 
 def packed(window: Window) -> list[str]:
-    """As pack, but whatever is wrong with an archive costs no step."""
+    """Pack the ledgers. A problem with the archive must not fail a step."""
     from kernwright.core.errors import KernwrightError
 
     try:
@@ -296,7 +296,7 @@ def collect(options: argparse.Namespace) -> int:
     for number, step in enumerate(options.steps):
         outcomes.append(taken(window, step, number, env))
         try:
-            problems = packed(window)  # each time: a machine that is taken away takes no step along that was done
+            problems = packed(window)  # after each step, so that finished steps survive if the machine is taken away
         except KeyboardInterrupt:
             problems = ["all of it: interrupted while it was packed"]
             break
@@ -324,7 +324,8 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N, or cpu to try the procedure")
     options = parser.parse_args(words)
     options.out, options.work, options.bundle = (own.resolve() for own in (options.out, options.work, options.bundle))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the archive is still written
+    # Behaves like Ctrl-C, so that the archive is still written.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return collect(options)
     except CannotRun as problem:

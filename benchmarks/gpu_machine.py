@@ -1,6 +1,6 @@
-"""The machine that a GPU check runs on: where its packages lie, whether it has a device and all that the tests import.
+"""The machine of a GPU check: the places of its packages, its device, and everything that the tests import.
 
-Standard library alone: it is asked before anything else can be imported.
+Uses only the standard library, because it runs before anything else can be imported.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# In a process of its own: a driver that hangs must not take the archive with it.
+# Runs in a separate process, so that a hanging driver does not prevent the archive.
 PROBE = """
 import importlib.util, json
 needed = ("torch", "numpy", "pydantic", "tvm_ffi", "typer", "rich", "pytest", "hypothesis")
@@ -54,7 +54,8 @@ class CannotRun(Exception):
 
 
 def search_path(bundle: Path) -> list[Path]:
-    """The checkout before the bundle, so that a Kernwright in the bundle never hides the one that is being tested."""
+    """Return the search path: the checkout before the bundle, so that a Kernwright in the bundle never hides the tested
+    one."""
     places = [ROOT / "src"]
     try:
         manifest = json.loads((bundle / "bundle.json").read_text())
@@ -80,14 +81,14 @@ def environment(places: list[Path]) -> dict[str, str]:
     scripts = [str(place / "bin") for place in places if (place / "bin").is_dir()]
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(paths),
-        # After the machine's own: a ninja that came along is for a machine that has none.
+        # After the machine's own tools: a bundled ninja is for a machine without one.
         "PATH": os.pathsep.join([os.environ.get("PATH", os.defpath), *scripts]),
         "PYTHONUNBUFFERED": "1",
     }
 
 
 def look_around(environment: dict[str, str], seconds: float, allow_cpu: bool) -> dict[str, Any]:
-    """The device and what is installed; raises where the tests could not run."""
+    """Return the device and the installed packages. Raise if the tests cannot run."""
     command = [sys.executable, "-c", PROBE]
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=seconds, check=False)

@@ -1,4 +1,5 @@
-"""Steps of a GPU check: builds, tests and a benchmark, each with a deadline, a log, and no process left behind."""
+"""Steps of a GPU check: builds, tests and a benchmark, each with a deadline and a log, and without leftover
+processes."""
 
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ from typing import Any
 
 from gpu_machine import ROOT
 
-GRACE_S = 10.0  # from the request to end to the end: a judge records that it was interrupted, pytest what it has seen
-NONE_SELECTED = 5  # pytest's exit status
-MOST_BUILDING = 0.4  # of the tests' time, for builds and the attacks beside them
-MOST_TOGETHER = 0.5  # of the time that is left then, for tests that run side by side: the others must have theirs
-GPU_MARK, CONVICTED_MARK = "mark.gpu", "mark.convicted"  # in the file of any test that has it
+GRACE_S = 10.0  # time from an interrupt to a kill: a judge records the interruption, and pytest its results
+NONE_SELECTED = 5  # pytest's exit status if no test was selected
+MOST_BUILDING = 0.4  # share of the tests' time for builds and the attacks that run meanwhile
+MOST_TOGETHER = 0.5  # share of the remaining time for tests that run in parallel, so that the others have enough
+GPU_MARK, CONVICTED_MARK = "mark.gpu", "mark.convicted"  # the text of a file with a test that has the mark
 SLOWEST = 30  # tests whose durations are reported
 REPORT, LEDGER = "tests.xml", "fooled.json"
 COMMITTED_LEDGER = ROOT / "tests" / "exploits" / LEDGER  # attacks that were shown to fool the naive harness
@@ -33,7 +34,7 @@ class Outcome:
     """How a step ended."""
 
     name: str
-    status: str  # passed, failed, overran, absent, interrupted
+    status: str  # passed, failed, overran, absent or interrupted
     seconds: float = 0.0
     exit_status: int | None = None
     detail: str = ""
@@ -46,7 +47,7 @@ class Outcome:
 def run_step(
     name: str, commands: Sequence[list[str]], envs: Sequence[dict[str, str]], log: Path, seconds: float
 ) -> Outcome:
-    """Commands side by side, each in a process group of its own, which is gone afterwards, whatever it did."""
+    """Run commands in parallel, each in its own process group. All processes of the groups are gone afterwards."""
     print(f"{name}: at most {seconds:.0f} s, log in {log}", flush=True)
     start = time.monotonic()
     logs = [log.with_suffix(f".{number}") for number in range(len(commands))]
@@ -78,7 +79,7 @@ def run_step(
 
 
 def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Politely first, so that records are completed; then outright, the groups with them."""
+    """Interrupt the processes, so that records are completed, and then kill them with their groups."""
     running = [process for process in processes if process.poll() is None]
     for process in running:
         process.send_signal(signal.SIGINT)
@@ -88,24 +89,24 @@ def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
             process.wait(max(0.0, end - time.monotonic()))
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
-            # The next step should find the device free; a zombie that nobody buries is no reason to wait.
+            # The next step should find the device free. A zombie that is not reaped is no reason to wait.
             for _ in range(20):
                 os.killpg(process.pid, signal.SIGKILL)
                 process.poll()
                 time.sleep(0.1)
-        with contextlib.suppress(subprocess.TimeoutExpired):  # one that the driver holds is not waited for
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a process that the driver blocks is not waited for
             process.wait(GRACE_S / 2)
 
 
 def count_tests(reports: Iterable[Path]) -> dict[str, Any]:
-    """What pytest's reports say; nothing where it was ended before it could write one."""
+    """Return the counts of pytest's reports, or none if pytest was ended before it wrote one."""
     suites = []
     for report in reports:
         with contextlib.suppress(OSError, ElementTree.ParseError):
             suites += ElementTree.parse(report).iter("testsuite")
     if not suites:
         return {}
-    # The totals, since the test that was interrupted stands among the cases as if it had passed.
+    # The totals count, because the interrupted test is listed as if it had passed.
     total, wrong, broken, skipped = (
         sum(int(suite.get(key, 0)) for suite in suites) for key in ("tests", "failures", "errors", "skipped")
     )
@@ -127,7 +128,7 @@ def count_tests(reports: Iterable[Path]) -> dict[str, Any]:
 
 
 def merge_reports(reports: Iterable[Path], target: Path) -> None:
-    """Write all of pytest's reports as one file: a machine may hand out only a few."""
+    """Write all of pytest's reports as one file, because some machines return only a few files."""
     merged = ElementTree.Element("testsuites")
     for report in reports:
         with contextlib.suppress(OSError, ElementTree.ParseError):
@@ -143,19 +144,20 @@ def build_command(architecture: str) -> list[str]:
 
 
 def _heed_interrupts() -> None:
-    """A program that a shell started in the background ignores Ctrl-C; the steps, which are ended by it, must not."""
+    """Accept Ctrl-C. A shell starts background programs with Ctrl-C ignored, and the steps, which inherit this, are
+    ended by it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def run_tests(
     tests: Path, env: dict[str, str], out: Path, seconds: float, processes: int = 1, build: list[str] | None = None
 ) -> tuple[list[Outcome], dict[str, Any]]:
-    """First those that only compute, many at once; then those that take the time of something, one after the other.
+    """Run tests: first those that only compute, in parallel, then those that measure time, one after the other.
 
-    Before both, libraries are built on all processors (``build``). The GPU is free meanwhile: attacks that must be
-    convicted of wrong results are judged there one by one, since that takes the GPU but no quiet processors.
+    Before both, libraries are built on all processors (``build``). Meanwhile the GPU is free, so attacks that must be
+    convicted of wrong results are judged there one by one. They need the GPU but no quiet processors.
 
-    Attacks that fool the naive harness here for the first time are left in a ledger beside the logs.
+    Attacks that fool the naive harness here for the first time are recorded in a ledger next to the logs.
     """
     end = time.monotonic() + seconds
     ledger = out / LEDGER
@@ -167,7 +169,8 @@ def run_tests(
         alone = Path(folder) / "alone.xml"
         claims = Path(folder) / "claims"
         claims.mkdir()
-        threads = str(max(1, len(os.sched_getaffinity(0)) // processes))  # or each would take all processors
+        # Otherwise each process would use all processors.
+        threads = str(max(1, len(os.sched_getaffinity(0)) // processes))
         shares = [
             env
             | {"KERNWRIGHT_TEST_CLAIMS": str(claims), "KERNWRIGHT_LOCKS": f"{folder}/{number}"}
@@ -206,9 +209,9 @@ def run_tests(
     if ledger.is_file() and COMMITTED_LEDGER.is_file() and ledger.read_bytes() == COMMITTED_LEDGER.read_bytes():
         ledger.unlink()  # nothing was added
     for outcome in outcomes:
-        if outcome.exit_status == NONE_SELECTED:  # of one kind; whether there were any at all is seen below
+        if outcome.exit_status == NONE_SELECTED:  # no test of one kind; whether there were any tests is checked below
             outcome.status = "passed"
-    if not counts.get("passed"):  # pytest is content when every test was skipped
+    if not counts.get("passed"):  # pytest also succeeds if every test was skipped
         first_tests = next((own for own in outcomes if own.name == "tests"), outcomes[0])
         first_tests.status = "failed" if first_tests.status == "passed" else first_tests.status
         if not counts.get("failed") and first_tests.status == "failed":
@@ -224,7 +227,7 @@ def _pytest(files: Sequence[Path], marked: str, report: Path, detail: str = "-q"
 
 
 def files_with(mark: str, tests: Path) -> list[Path]:
-    """Return the files whose tests have a mark: to collect all others takes longer than some tests."""
+    """Return the files with a test that has a mark, because collecting all other files takes longer than some tests."""
     files = sorted(tests.rglob("test_*.py")) if tests.is_dir() else [tests]
     return [path for path in files if mark in path.read_text(errors="replace")] or [tests]
 

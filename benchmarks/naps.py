@@ -1,5 +1,5 @@
-"""Naps: rows whose time is known, for a judge on a GPU: a kernel that spins for so long, then one that doubles a small
-tensor. And sides that nap longer, or fall over."""
+"""Naps: rows of known duration for a judge on a GPU. A kernel spins for the given time, and another one doubles a small
+tensor. Some sides nap longer or fail."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 
 NAPS_NS = tuple(round(2000 * 250 ** (step / 47)) for step in range(48))  # from 2 us to 500 us
-ALIKE = tuple(f"steady_{number}" for number in range(2, 9))  # sides that do what `steady` does
-AFTER_NAP_NS = 2000  # the kernel behind a nap: a row is that much longer than its name says
-LAUNCH_NS = 20_000  # about what a call takes to launch its two kernels: shorter naps wait for the host
+ALIKE = tuple(f"steady_{number}" for number in range(2, 9))  # sides that do the same as `steady`
+AFTER_NAP_NS = 2000  # duration of the kernel after a nap, by which a row takes longer than its name says
+LAUNCH_NS = 20_000  # time for launching the two kernels of a call: shorter naps wait for the host
 TWENTY_US = min((ns for ns in NAPS_NS), key=lambda ns: abs(ns - 20_000))
 
 DEFINITIONS = '''"""An op whose time is known: the nap is the implementation's affair, the result is twice the input."""
@@ -61,7 +61,7 @@ decides = "{decides}"
 
 
 def write_task(folder: Path, decides: str, more: str = "") -> Path:
-    """`more`: lines of its timing policy."""
+    """Write the task. `more` has further lines for its timing policy."""
     place = folder / f"naps_{decides}"
     place.mkdir(parents=True, exist_ok=True)
     (place / "task.toml").write_text(TASK.format(decides=decides, more=more))
@@ -93,7 +93,7 @@ def napping(folder: Path, name: str, factor: float, more_ns: float) -> Path:
 
 
 def naps_between(least_us: float, most_us: float, every: int = 1) -> str:
-    """Rows of such naps, as a judgement is asked for them."""
+    """Return the rows with naps in a range, as the pattern of a judgement."""
     return ",".join(f"nap_{ns}ns" for ns in NAPS_NS[::every] if least_us <= ns / 1e3 < most_us)
 
 

@@ -1,6 +1,6 @@
 """Run the whole suite on all processors, as `make test` does.
 
-python tests/side_by_side.py [options for pytest, except -m and paths]
+    python tests/side_by_side.py [options for pytest, except -m and paths]
 
 Tests whose outcome depends on measured time (marked `clock`) run last, one after the other, and have the machine to
 themselves. All others run before them in several processes, which share the test files: each process claims the next

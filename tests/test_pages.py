@@ -8,12 +8,12 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 import torch
 import typer
 from made_results import metric
 from pydantic import BaseModel
+from typer.core import TyperGroup
 
 from kernwright.cli.main import app
 from kernwright.judge import request as request_module
@@ -65,12 +65,12 @@ def commands() -> list[str]:
 @pytest.mark.parametrize("line", commands())
 def test_the_readmes_commands_are_known(line: str) -> None:
     _, *words = shlex.split(line)
-    command: click.Command = typer.main.get_command(app)
+    command: Any = typer.main.get_command(app)
     context = command.make_context("kernwright", words)
-    while isinstance(command, click.Group):
-        _, found, words = command.resolve_command(context, [*context.protected_args, *context.args])
-        assert found is not None
-        command, context = found, found.make_context(found.name, words, parent=context)
+    while isinstance(command, TyperGroup):
+        _, command, words = command.resolve_command(context, [*context._protected_args, *context.args])
+        context = command.make_context(command.name, words, parent=context)
+    assert context.parent is not None
 
 
 def test_the_page_of_the_verdict_names_every_field() -> None:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 FILE = Path(__file__).with_name("graph_replays.json")
-# Those measurements rotated sixteen sets of inputs. Of a row that moves more than this, no input is still in the 60 MB
-# cache when it is used again. Inputs of smaller rows may be; the judge always starts with a cold cache.
+# These measurements rotated sixteen sets of inputs. For rows that move more than this, no input is still in the 60 MB
+# cache when it is used again. Smaller rows may find theirs there, whereas the judge always starts with a cold cache.
 COLD_BYTES = 10e6
 MOST_APART = 0.05
 HEAD = ("| row | MB | contender | by hand, us | judged, us | ratio |", "|---|---|---|---|---|---|")

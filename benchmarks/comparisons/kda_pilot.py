@@ -14,12 +14,12 @@ from kernwright.tasks.policy import Metric
 from kernwright.tasks.task import Task
 
 FILE = Path(__file__).with_name("kda_pilot.json")
-STARTED_FROM = "sglang@0.5.12.post1"  # the release whose kernels it started from
-PRESENT = "sglang@0.5.23"  # the release that ours are compared with
+STARTED_FROM = "sglang@0.5.12.post1"  # the release with whose kernels it started
+PRESENT = "sglang@0.5.23"  # the release with which ours are compared
 
 
 class Clock(BaseModel):
-    """One of its metrics, and the metric of ours that is closest to it."""
+    """One of its metrics, and our closest metric."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

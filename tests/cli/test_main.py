@@ -65,6 +65,18 @@ print([module for module in ("torch", "scipy", "numpy") if module in sys.modules
     assert lines[-1] == "[]"
 
 
+def test_a_command_does_not_import_the_others() -> None:
+    code = (
+        "import sys\nfrom typer.testing import CliRunner\nfrom kernwright.cli.main import app\n"
+        "assert CliRunner().invoke(app, ['task', 'list']).exit_code == 0\n"
+        "print([name for name in sys.modules if name.startswith('kernwright.cli.')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "kernwright.cli.tasks.task" in done.stdout
+    for package in ("judge", "models", "ops", "packages", "records"):
+        assert f"kernwright.cli.{package}" not in done.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [

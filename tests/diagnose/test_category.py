@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kernwright.diagnose.category import CATEGORIES, category_of, category_rules
@@ -64,6 +66,17 @@ def test_an_event_has_its_category(kernel: str, op: str | None, frames: tuple[st
     launch = Launch("cudaLaunchKernel", 20.0, 5.0, thread.key, stack)
     event = GpuEvent(kind="kernel", name=kernel, start_us=30.0, duration_us=1.0, device=0, stream=7, launch=launch)
     assert category_of(event) == category
+
+
+def test_the_names_of_kernels_tell_their_category() -> None:
+    """Names of engines, libraries and GPUs that the labelled traces do not have, without operators or Python code."""
+    found = []
+    for line in (Path(__file__).parent / "kernel_names.tsv").read_text(encoding="utf-8").splitlines():
+        category, name = line.split("\t")
+        event = GpuEvent(kind="kernel", name=name, start_us=0.0, duration_us=1.0, device=0, stream=7)
+        found.append((name, category, category_of(event)))
+    assert len(found) > 150
+    assert [(name, right, given) for name, right, given in found if right != given] == []
 
 
 def test_every_rule_names_a_known_category() -> None:

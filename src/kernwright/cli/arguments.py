@@ -58,6 +58,13 @@ def complete_published(incomplete: str) -> list[str]:
     return [each["name"] for each in found if each["name"].startswith(incomplete)]
 
 
+def complete_presets(incomplete: str) -> list[str]:
+    """Return the names of the presets of models."""
+    from kernwright.diagnose.presets.catalog import list_presets
+
+    return [name for name in list_presets() if name.startswith(incomplete)]
+
+
 def complete_runs(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the run ids of the ledger on the command line, newest first."""
     import os

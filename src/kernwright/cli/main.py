@@ -4,35 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Any, cast
 
 import typer
 from typer.core import TyperGroup
 
-from kernwright.cli.judge.exploits import exploits
-from kernwright.cli.judge.judge import judge
-from kernwright.cli.judge.sanitize import sanitize
-from kernwright.cli.judge.sweep import sweep
-from kernwright.cli.models.compare import compare
-from kernwright.cli.models.denoise import denoise
-from kernwright.cli.models.doctor import doctor
-from kernwright.cli.models.hotspots import hotspots
-from kernwright.cli.models.ncu import ncu
-from kernwright.cli.models.profile import profile
-from kernwright.cli.models.run import SETTINGS as RUN_SETTINGS
-from kernwright.cli.models.run import run
-from kernwright.cli.ops import op
-from kernwright.cli.ops.build import build
-from kernwright.cli.ops.explain import explain
-from kernwright.cli.ops.tune import tune
+from kernwright.cli.lazy_commands import CommandEntry, LazyCommands
 from kernwright.cli.output import say
-from kernwright.cli.packages import baseline
-from kernwright.cli.packages.bundle import bundle
-from kernwright.cli.records import ledger
-from kernwright.cli.records.report import report
-from kernwright.cli.records.results import results
-from kernwright.cli.tasks import task
-from kernwright.cli.tasks.capture import SETTINGS, capture
 from kernwright.core.errors import KernwrightError
 from kernwright.core.version import __version__
 
@@ -50,8 +28,39 @@ OPS = "Ops"
 MACHINES = "Machines"
 
 
+# In the order of `kernwright --help`. An entry names the module below `kernwright.cli` and the function or group in it.
+COMMANDS = {
+    "compare": CommandEntry("models.compare:compare", MODELS),
+    "denoise": CommandEntry("models.denoise:denoise", MODELS),
+    "doctor": CommandEntry("models.doctor:doctor", MODELS),
+    "hotspots": CommandEntry("models.hotspots:hotspots", MODELS),
+    "ncu": CommandEntry("models.ncu:ncu", MODELS, splits_at_dashes=True),
+    "profile": CommandEntry("models.profile:profile", MODELS),
+    "run": CommandEntry("models.run:run", MODELS, runs_a_program=True),
+    "judge": CommandEntry("judge.judge:judge", JUDGE),
+    "sweep": CommandEntry("judge.sweep:sweep", JUDGE),
+    "sanitize": CommandEntry("judge.sanitize:sanitize", JUDGE),
+    "exploits": CommandEntry("judge.exploits:exploits", JUDGE),
+    "capture": CommandEntry("tasks.capture:capture", TASKS, runs_a_program=True),
+    "task": CommandEntry("tasks.task:app", TASKS),
+    "report": CommandEntry("records.report:report", EVIDENCE),
+    "results": CommandEntry("records.results:results", EVIDENCE),
+    "ledger": CommandEntry("records.ledger:app", EVIDENCE),
+    "explain": CommandEntry("ops.explain:explain", OPS),
+    "build": CommandEntry("ops.build:build", OPS),
+    "tune": CommandEntry("ops.tune:tune", OPS),
+    "op": CommandEntry("ops.op:app", OPS),
+    "bundle": CommandEntry("packages.bundle:bundle", MACHINES),
+    "baseline": CommandEntry("packages.baseline:app", MACHINES),
+}
+
+
 class RootGroup(TyperGroup):
     """The root command. Ctrl-C ends every command with one line and status 130."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = cast(Any, LazyCommands(COMMANDS))
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -70,28 +79,6 @@ app = typer.Typer(
     epilog="Exit status: 0 success; 1 negative result (see the command's --help); 2 wrong usage or the command could "
     "not run; 130 interrupted. NO_COLOR=1 turns colours off.",
 )
-app.command("denoise", rich_help_panel=MODELS)(denoise)
-app.command("compare", rich_help_panel=MODELS)(compare)
-app.command("judge", rich_help_panel=JUDGE)(judge)
-app.command("sweep", rich_help_panel=JUDGE)(sweep)
-app.command("sanitize", rich_help_panel=JUDGE)(sanitize)
-app.command("exploits", rich_help_panel=JUDGE)(exploits)
-app.add_typer(task.app, name="task", rich_help_panel=TASKS)
-app.command("capture", context_settings=SETTINGS, rich_help_panel=TASKS)(capture)
-app.add_typer(ledger.app, name="ledger", rich_help_panel=EVIDENCE)
-app.command("report", rich_help_panel=EVIDENCE)(report)
-app.command("results", rich_help_panel=EVIDENCE)(results)
-app.command("doctor", rich_help_panel=MODELS)(doctor)
-app.command("hotspots", rich_help_panel=MODELS)(hotspots)
-app.command("ncu", rich_help_panel=MODELS)(ncu)
-app.command("profile", rich_help_panel=MODELS)(profile)
-app.command("run", context_settings=RUN_SETTINGS, rich_help_panel=MODELS)(run)
-app.add_typer(op.app, name="op", rich_help_panel=OPS)
-app.command("explain", rich_help_panel=OPS)(explain)
-app.command("build", rich_help_panel=OPS)(build)
-app.command("tune", rich_help_panel=OPS)(tune)
-app.add_typer(baseline.app, name="baseline", rich_help_panel=MACHINES)
-app.command("bundle", rich_help_panel=MACHINES)(bundle)
 
 
 @app.callback(invoke_without_command=True)

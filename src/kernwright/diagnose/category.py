@@ -30,7 +30,7 @@ Category = Literal[
 CATEGORIES: tuple[Category, ...] = get_args(Category)
 
 # torch.compile names a kernel after the operators that it holds: triton_poi_fused_add_mul_3.
-_INDUCTOR = re.compile(r"^triton_(?P<kind>poi|red|per|for|tem|spl)_fused_(?P<ops>.*?)(_\d+)?$")
+_INDUCTOR = re.compile(r"^triton_(?P<kind>[a-z]{2,4})_fused_(?P<ops>.*?)(_\d+)?$")
 # The first group that has one of its words in a fused kernel's name decides: the work that dominates the traffic.
 _FUSED: tuple[tuple[Category, re.Pattern[str]], ...] = (
     ("GEMM", re.compile(r"(?<![a-z])(mm|addmm|bmm|convolution)(?![a-z])")),

@@ -32,6 +32,30 @@ _WORDS = {
     "matmul": "gemm",
     "scaled_dot_product_attention": "attention",
 }
+# Kernels of ATen and matrix multiplications, for events that no operator is known of. The first that fits counts.
+_KERNEL_WORDS = tuple(
+    (re.compile(pattern), word)
+    for pattern, word in (
+        (r"flash(?!infer)|fmha|sdpa", "attention"),
+        (r"nvjet|xmma_gemm|s\d{3,5}gemm|gemv|cublas|cutlass::(Kernel|device_kernel)|Cijk_|sgemm_", "gemm"),
+        (r"at::native.*(layer_norm_kernel<.*, true>|rms_norm)", "rms_norm"),
+        (r"at::native.*layer_norm", "layer_norm"),
+        (r"at::native.*CatArray", "cat"),
+        (r"at::native.*(bfloat16|float16|half)_copy_kernel|at::native::unrolled_elementwise.*direct_copy", "to"),
+        (r"at::native.*direct_copy", "copy"),
+        (r"at::native.*pow_tensor_scalar", "pow"),
+        (r"at::native.*MeanOps", "mean"),
+        (r"at::native.*rsqrt_kernel", "rsqrt"),
+        (r"at::native.*neg_kernel", "neg"),
+        (r"at::native.*silu_kernel", "silu"),
+        (r"at::native.*Gelu", "gelu"),
+        (r"at::native.*complex.*MulFunctor", "mulC"),
+        (r"at::native.*MulFunctor", "mul"),
+        (r"at::native.*CUDAFunctor(OnSelf|OnOther)?_add", "add"),
+        (r"at::native.*DivFunctor", "div"),
+        (r"at::native.*softmax|SoftMaxForward", "softmax"),
+    )
+)
 _BINARY = frozenset({"add", "sub", "mul", "div"})
 _OPERANDS = 2
 _PART = re.compile(r"(\w+|\[\w+\])\??")
@@ -64,6 +88,13 @@ def word_of(name: str, inputs: Sequence[object]) -> str:
     return word + _operands(inputs) if word in _BINARY else word
 
 
+@cache
+def word_of_kernel(kernel: str) -> str:
+    """Return the word of the operator that launches a kernel, by the kernel's name, such as in a CUDA graph."""
+    word = next((word for pattern, word in _KERNEL_WORDS if pattern.search(kernel)), "kernel")
+    return f"{word}U" if word in _BINARY else word
+
+
 def _operands(inputs: Sequence[object]) -> str:
     dims, types = (inputs[number] if len(inputs) > number else None for number in (0, 1))
     if not isinstance(dims, list) or len(dims) < _OPERANDS:
@@ -77,18 +108,21 @@ def _operands(inputs: Sequence[object]) -> str:
 
 
 def calls_of(trace: Trace) -> list[list[OpCall]]:
-    """Return the operator calls of each host thread that launched work, in the order of their launches."""
-    by_thread: dict[tuple[str, str], list[GpuEvent]] = {}
+    """Return the operator calls of each host thread that launched work, in the order of their launches.
+
+    Events of which the trace has no launch are taken in the order of each stream of a GPU.
+    """
+    found: dict[tuple[object, ...], list[GpuEvent]] = {}
     for event in trace.gpu:
-        if event.launch is not None:
-            by_thread.setdefault(event.launch.thread, []).append(event)
-    return [list(_calls(events)) for events in by_thread.values()]
+        key = (event.device, event.stream) if event.launch is None else event.launch.thread
+        found.setdefault(key, []).append(event)
+    return [list(_calls(events)) for events in found.values()]
 
 
 def _calls(events: list[GpuEvent]) -> Iterator[OpCall]:
     current: list[GpuEvent] = []
     op: HostRange | None = None
-    for event in sorted(events, key=lambda event: event.launch.start_us if event.launch else 0.0):
+    for event in sorted(events, key=lambda event: event.launch.start_us if event.launch else event.start_us):
         if event.kind == "memset":  # of a GEMM's workspace; it is no step of a chain
             continue
         found = event.launch.stack.outermost_op if event.launch else None
@@ -103,7 +137,7 @@ def _calls(events: list[GpuEvent]) -> Iterator[OpCall]:
 
 def _call(op: HostRange | None, events: list[GpuEvent]) -> OpCall:
     if op is None:
-        return OpCall("kernel", tuple(events))
+        return OpCall(word_of_kernel(events[0].name), tuple(events))
     return OpCall(word_of(op.name, op.inputs), tuple(events), op)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from kernwright.cli.main import app
@@ -29,7 +30,9 @@ def test_a_report_is_told_in_words_and_in_json() -> None:
 def test_two_reports_are_shown_side_by_side() -> None:
     told = run("--report", EXPORTS / "raw.csv", "--report", EXPORTS / "details.csv")
     assert told.exit_code == 0 and told.output.count("after / before") == 4
-    found = json.loads(run("--report", EXPORTS / "raw.csv", "--report", EXPORTS / "details.csv", "--json").output)
+    told = run("--report", EXPORTS / "raw.csv", "--report", EXPORTS / "details.csv", "--json")
+    (found,) = json.loads(told.output)["reports"]
+    assert found["seconds"][0] == pytest.approx(196e-6, rel=1e-3)
     assert [pair["before"]["bound"]["name"] for pair in found["pairs"]] == ["bandwidth", "underfill", "issue", "issue"]
 
 

@@ -45,6 +45,7 @@ def test_launches_without_a_partner_are_kept_apart() -> None:
     assert len(found.pairs) == 1
     assert [each.kernel.name for each in found.only_before] == ["a", "b"]
     assert [each.kernel.name for each in found.only_after] == ["c"]
+    assert found.seconds == (pytest.approx(6e-6), pytest.approx(3e-6))
 
 
 def test_template_arguments_do_not_separate_a_kernel_from_itself() -> None:

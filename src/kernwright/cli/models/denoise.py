@@ -7,19 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kernwright.cli.arguments import complete_presets
 from kernwright.cli.output import refuse_unwritable, say
 
 if TYPE_CHECKING:
     from kernwright.diagnose.denoise.benchmark import DenoiseRequest, DenoiseResult
 
 PROFILED_STEPS = 5  # steps that --profile records, unless --steps says otherwise
-
-
-def complete_presets(incomplete: str) -> list[str]:
-    """Return the presets that begin with the incomplete word."""
-    from kernwright.diagnose.presets.catalog import list_presets
-
-    return [name for name in list_presets() if name.startswith(incomplete)]
 
 
 def denoise(

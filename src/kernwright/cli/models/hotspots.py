@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kernwright.cli.output import say
+from kernwright.cli.output import refuse_unwritable, say
 
 if TYPE_CHECKING:
     from kernwright.diagnose.hotspots.diagnosis import Diagnosis
@@ -26,6 +26,7 @@ def hotspots(
         list[Path] | None,
         typer.Option(metavar="FILE", help="TOML file with fast paths of your own; repeatable"),
     ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="write one HTML page with plots and tables")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="print Markdown tables")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object with all figures")] = False,
 ) -> None:
@@ -42,8 +43,16 @@ def hotspots(
     if markdown and as_json:
         raise KernwrightError("--markdown and --json exclude each other", "choose one of them")
     least_share = percent_given(least)
+    if html is not None:
+        refuse_unwritable(html)
     known = shipped_catalogue(catalogue or ())
-    show_diagnosis(diagnose(read_recording(trace), known), least_share, markdown=markdown, as_json=as_json)
+    diagnosis = diagnose(read_recording(trace), known)
+    if html is not None:
+        from kernwright.report.diagnosis.page import write_diagnosis
+
+        write_diagnosis(diagnosis, html, f"Hotspots of {trace.name}", least_share)
+        say(f"kernwright: page in {html}", err=True)
+    show_diagnosis(diagnosis, least_share, markdown=markdown, as_json=as_json)
 
 
 def percent_given(text: str) -> float:

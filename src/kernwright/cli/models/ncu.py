@@ -7,50 +7,131 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernwright.cli.arguments import complete_baselines, complete_rows, complete_tasks
 from kernwright.cli.output import say
+from kernwright.cli.program_command import program_of
 
 if TYPE_CHECKING:
     import re
 
     from kernwright.diagnose.ncu.bound.diagnosis import KernelDiagnosis
+    from kernwright.diagnose.ncu.capture.target import CapturedReport, CaptureOptions
+    from kernwright.diagnose.ncu.report.profiled_kernel import ProfiledKernel
     from kernwright.diagnose.roofline.gpu_model import GpuModel
 
-SETTINGS = {"allow_interspersed_args": False}
 UNTOLD = 1  # exit status if the counters do not tell what bounds a kernel
 
 
 def ncu(
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TASK | PRESET | -- PROGRAM [ARGS]...", help="what to profile"),
+    ctx: typer.Context,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TASK | PRESET | -- PROGRAM [ARGS]...",
+            help="what to profile; with a program, options come before --",
+            autocompletion=complete_tasks,
+        ),
     ] = None,
+    kernel: Annotated[str | None, typer.Option(metavar="REGEX", help="only kernels whose name has a match")] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(
+            help="rows of the task: globs over ids, or sets; default: its first production row",
+            autocompletion=complete_rows,
+        ),
+    ] = None,
+    candidate: Annotated[
+        str | None, typer.Option(help="folder of a candidate, or kernwright for the shipped op; it runs unconfined")
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            help="eager (default), compile, or a published package; with --candidate, both are captured and compared",
+            autocompletion=complete_baselines,
+        ),
+    ] = None,
+    skip: Annotated[int, typer.Option(metavar="N", min=0, help="launches that are left out first")] = 0,
+    count: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="most launches to profile; default: 10, all for a row of a task"),
+    ] = None,
+    label: Annotated[str, typer.Option(metavar="NAME", help="name that captured reports are filed by")] = "unnamed",
     report: Annotated[
         list[Path] | None,
         typer.Option(help="stored report: .ncu-rep, or CSV of the pages raw or details; twice: before and after"),
     ] = None,
-    kernel: Annotated[str | None, typer.Option(metavar="REGEX", help="only kernels whose name has a match")] = None,
     gpu: Annotated[str | None, typer.Option(help="model of the GPU, if the report does not have it")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ) -> None:
     """Say what bounds a kernel, with the counters that show it, what usually helps, and its place on the roofline.
 
-    Reads stored reports without a GPU. Two reports are compared kernel by kernel.
+    Profiles a row of a task, a preset or a program, or reads stored reports, for which no GPU is needed. Two reports
+    are compared kernel by kernel. Output of the program goes to standard error.
 
     Exit status: 0; 1 if the counters do not tell the bound of some kernel.
     """
+    from kernwright.diagnose.ncu.capture.target import CaptureOptions
+
+    program, model = program_of(ctx), _model(gpu)
+    _compiled(kernel)
+    _check_usage(target, program, report, rows=rows, candidate=candidate, baseline=baseline)
+    options = CaptureOptions(kernel=kernel, skip=skip, count=count, label=label)
+    if report:
+        sides = [_stored(path, kernel, model) for path in report]
+    else:
+        wanted = [side for side in (baseline, candidate) if side is not None]
+        sides = [_captured(each, model) for each in _capture(target, program, rows, wanted, options)]
+    if len(sides) > 1 and (report or (baseline and candidate)):
+        _show_pairs(sides[::2], sides[1::2], as_json)
+    else:
+        _show([each for side in sides for each in side], as_json)
+    raise typer.Exit(UNTOLD if any(each.main is None for side in sides for each in side) else 0)
+
+
+def _check_usage(
+    target: str | None, program: list[str] | None, report: list[Path] | None, **of_task: str | None
+) -> None:
     from kernwright.core.errors import KernwrightError
 
-    model = _model(gpu)
-    if not report:
-        raise KernwrightError("no report was named", "name one with --report FILE")
-    if len(report) > 2:
+    given = [name for name, one in (("a target", target), ("a program", program), ("--report", report)) if one]
+    if program == []:
+        raise KernwrightError("no program was named after --", "as in: kernwright ncu --kernel REGEX -- python x.py")
+    if not given:
+        raise KernwrightError("nothing to profile or to read", "name a task, a preset, -- PROGRAM, or --report FILE")
+    if len(given) > 1:
+        raise KernwrightError(f"{' and '.join(given)} exclude each other", "choose one of them")
+    if report and len(report) > 2:
         raise KernwrightError(f"--report was given {len(report)} times", "give one report, or one before and one after")
-    sides = [_diagnoses(path, kernel, model) for path in report]
-    if len(sides) == 1:
-        _show(sides[0], as_json)
-    else:
-        _show_pair(sides[0], sides[1], as_json)
-    raise typer.Exit(UNTOLD if any(each.main is None for side in sides for each in side) else 0)
+    if not target and (misplaced := [name for name, value in of_task.items() if value is not None]):
+        raise KernwrightError(f"--{misplaced[0]} needs a task", "name the task, or leave the option out")
+
+
+def _capture(
+    target: str | None, program: list[str] | None, rows: str | None, sides: list[str], options: CaptureOptions
+) -> list[CapturedReport]:
+    from kernwright.capture.program import end_like
+    from kernwright.core.errors import KernwrightError
+    from kernwright.diagnose.ncu.capture.capture import CaptureInterrupted
+    from kernwright.diagnose.ncu.capture.target import capture_preset, capture_program, capture_rows, kind_of
+
+    def tell(line: str) -> None:
+        say(f"kernwright: {line}", err=True)
+
+    try:
+        if program is not None:
+            found = [capture_program(program, options, tell)]
+        elif kind_of(str(target)) == "task":
+            found = list(capture_rows(str(target), rows, sides or ["eager"], options, tell))
+        elif rows or sides:
+            raise KernwrightError(f"preset {target} has no rows", "leave --rows, --candidate and --baseline out")
+        else:
+            found = [capture_preset(str(target), options, tell)]
+    except CaptureInterrupted as interrupted:
+        tell(str(interrupted))
+        end_like(-interrupted.number)
+    for each in found:
+        tell(f"kept: {each.report}, {each.report.with_suffix('.csv').name}")
+    return found
 
 
 def _model(name: str | None) -> GpuModel | None:
@@ -65,18 +146,28 @@ def _model(name: str | None) -> GpuModel | None:
     raise KernwrightError(f"--gpu {name!r} is not known", did_you_mean(name, titles, f"known: {', '.join(titles)}"))
 
 
-def _diagnoses(path: Path, pattern: str | None, model: GpuModel | None) -> list[KernelDiagnosis]:
+def _captured(captured: CapturedReport, model: GpuModel | None) -> list[KernelDiagnosis]:
+    return _diagnoses(captured.kernels, captured.kernels, model)
+
+
+def _stored(path: Path, pattern: str | None, model: GpuModel | None) -> list[KernelDiagnosis]:
     from kernwright.core.errors import KernwrightError
-    from kernwright.diagnose.ncu.bound.diagnosis import diagnose
     from kernwright.diagnose.ncu.report.report_file import read_report
 
-    kernels = read_report(path)
-    wanted = _compiled(pattern)
+    kernels, wanted = read_report(path), _compiled(pattern)
     chosen = [each for each in kernels if wanted is None or wanted.search(each.name)]
     if not chosen:
         names = ", ".join(dict.fromkeys(each.short_name for each in kernels))
         raise KernwrightError(f"{path}: no kernel matches {pattern!r}", f"the report has: {names}")
-    return [diagnose(each, kernels, model) for each in chosen]
+    return _diagnoses(chosen, kernels, model)
+
+
+def _diagnoses(
+    chosen: list[ProfiledKernel], report: list[ProfiledKernel], model: GpuModel | None
+) -> list[KernelDiagnosis]:
+    from kernwright.diagnose.ncu.bound.diagnosis import diagnose
+
+    return [diagnose(each, report, model) for each in chosen]
 
 
 def _compiled(pattern: str | None) -> re.Pattern[str] | None:
@@ -105,19 +196,17 @@ def _show(diagnoses: list[KernelDiagnosis], as_json: bool) -> None:
             say(line)
 
 
-def _show_pair(before: list[KernelDiagnosis], after: list[KernelDiagnosis], as_json: bool) -> None:
+def _show_pairs(before: list[list[KernelDiagnosis]], after: list[list[KernelDiagnosis]], as_json: bool) -> None:
+    """Print pairs of reports: two stored ones, or those of each row."""
     import json
 
     from kernwright.diagnose.ncu import wording
     from kernwright.diagnose.ncu.kernel_pair import pair_reports
 
-    pair = pair_reports(before, after)
+    found = [pair_reports(*sides) for sides in zip(before, after, strict=True)]
     if as_json:
-        say(json.dumps(wording.pair_json(pair), indent=2))
+        say(json.dumps({"reports": [wording.pair_json(pair) for pair in found]}, indent=2))
         return
-    for each in pair.pairs:
-        for line in wording.pair_lines(each):
+    for pair in found:
+        for line in wording.report_pair_lines(pair):
             say(line)
-        say("")
-    for line in wording.left_over_lines(pair):
-        say(line)

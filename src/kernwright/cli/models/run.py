@@ -3,23 +3,51 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernwright.cli.arguments import complete_presets
 from kernwright.cli.output import say
 
 if TYPE_CHECKING:
+    from kernwright.diagnose.perf_dump.dump import PerfDump
+    from kernwright.diagnose.program_run.engine_command import EngineOptions
+    from kernwright.diagnose.program_run.program_run import RunOutcome, RunRequest
     from kernwright.diagnose.program_run.watched_program import ProgramEnding
 
 STOPPED = 1  # exit status if the native gate stopped the program
-SETTINGS = {"allow_interspersed_args": False}  # options after the name of the program belong to the program
+NO_DUMP = 1  # exit status if the program succeeded without writing its perf dump
 
 
 def run(
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- PROGRAM [ARGS]...", help="program to run, with its arguments")
+        list[str] | None,
+        typer.Argument(
+            metavar="-- PROGRAM [ARGS]...",
+            help="program to run, with its arguments; with --preset, further arguments of the engine",
+        ),
     ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="preset or preset file to run instead of a program", autocompletion=complete_presets),
+    ] = None,
+    engine: Annotated[str, typer.Option(help="engine of --preset")] = "sglang",
+    torch_compile: Annotated[
+        bool, typer.Option(help="with --preset: compile the model, or run it in eager mode")
+    ] = False,
+    transformer_path: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="with --preset: other weights of the transformer, such as quantized ones"),
+    ] = None,
+    model_path: Annotated[
+        str | None, typer.Option(metavar="DIR", help="with --preset: local weights; nothing is downloaded then")
+    ] = None,
+    prompt_path: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="with --preset: prompt; the name of the output is fixed then")
+    ] = None,
+    image_path: Annotated[Path | None, typer.Option(metavar="FILE", help="with --preset: input image")] = None,
     swap: Annotated[
         list[str] | None,
         typer.Option(
@@ -31,40 +59,149 @@ def run(
         int, typer.Option(help="with --swap: compare so many runs with as many without the swap, in turns")
     ] = 0,
     label: Annotated[
-        str | None, typer.Option(help="with --swap: label of the perf dumps; default: the candidate's name")
+        str,
+        typer.Option(
+            help="label of the perf dump, for `kernwright compare`; with --swap, by default the candidate's name"
+        ),
+    ] = "",
+    gpus: Annotated[
+        int | None, typer.Option(min=0, help="number of idle GPUs; default: what the command asks for, or one")
     ] = None,
+    allow_busy: Annotated[bool, typer.Option("--allow-busy", help="take GPUs that others use, too")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="forbid downloads of models")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="stop if an op of Kernwright falls back to its reference")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the command and run nothing")] = False,
 ) -> None:
     """Run a program as a benchmark. Stop it if its output says that it does not use the native backend.
 
-    With --swap, calls that the candidate does not cover go to the original, and a sample of the others is compared with
-    it. The candidate runs in the program's own process, so that the result is no verdict.
+    The machine is checked first, idle GPUs are pinned, and the perf dump is filed with its provenance.
 
-    Exit status: that of the program; 1 if the native gate stopped it, or if a swap failed: its function was not found
-    or never called, no call was covered, or results differ.
+    With --preset, the command of the engine is composed. With --swap, calls that the candidate does not cover go to the
+    original, and a sample of the others is compared with it. The candidate runs in the program's own process, so that
+    the result is no verdict.
+
+    Exit status: that of the program; 1 if the native gate stopped it, if it did not write its perf dump, or if a swap
+    failed: its function was not found or never called, no call was covered, or results differ.
     """
-    import os
+    from dataclasses import replace
 
     from kernwright.core.errors import KernwrightError
-    from kernwright.diagnose.program_run.watched_program import run_watched
+    from kernwright.diagnose.program_run.engine_command import EngineOptions
+    from kernwright.diagnose.program_run.program_run import RunRequest, run_program, shown_command
 
-    if not command:
-        raise KernwrightError("no program was named", "write it after --: kernwright run -- sglang generate ...")
-    if swap:
-        from kernwright.cli.models.swap import run_swapped
+    options = EngineOptions(
+        torch_compile=torch_compile,
+        transformer_path=transformer_path,
+        model_path=model_path,
+        prompt_path=prompt_path,
+        image_path=image_path,
+        offline=offline,
+        extra=command or (),
+    )
+    if preset is not None:
+        request = _of_preset(preset, engine, options, label)
+    else:
+        _refuse_without_preset(options)
+        if not command:
+            raise KernwrightError("no program was named", "write it after --: kernwright run -- sglang generate ...")
+        request = RunRequest(command=command, label=label, offline=offline)
+    request = replace(request, gpus=gpus, allow_busy=allow_busy, strict=strict)
+    if turns and not swap:
+        raise KernwrightError("--turns needs --swap", "name a function and its candidate with --swap")
+    if dry_run:
+        for problem in request.problems:
+            _tell(f"not ready: {problem}")
+        say(shown_command(request))
+    elif swap:
+        _swap(request, swap, turns)
+    else:
+        _finish(run_program(request))
 
-        run_swapped(command, swap, turns, label)
-    if turns or label:
-        raise KernwrightError("--turns and --label need --swap", "name a function and its candidate with --swap")
-    end_like_program(run_watched(command, os.environ))
+
+def _of_preset(name_or_path: str, engine: str, options: EngineOptions, label: str) -> RunRequest:
+    from kernwright.core.errors import KernwrightError
+    from kernwright.diagnose.presets.catalog import find_preset
+    from kernwright.diagnose.program_run.engine_command import ENGINES, sglang_command
+    from kernwright.diagnose.program_run.program_run import RunRequest
+
+    if engine not in ENGINES:
+        raise KernwrightError(
+            f"--engine {engine}: no such engine", f"use {', '.join(ENGINES)}; `kernwright denoise` runs diffusers"
+        )
+    name, preset = find_preset(name_or_path)
+    composed = sglang_command(name, preset, options, "-".join(filter(None, (name, label))))
+    return RunRequest(
+        command=composed.words,
+        label=label,
+        preset=name,
+        variables=composed.environment,
+        offline=composed.offline,
+        workload=composed.workload,
+        settings=composed.settings,
+        problems=composed.problems,
+    )
+
+
+def _swap(request: RunRequest, swaps: list[str], turns: int) -> None:
+    """Run a program with functions replaced, in the environment of any other run."""
+    import os
+
+    from kernwright.cli.models.swap import run_swapped
+    from kernwright.diagnose.program_run.program_run import ready_run
+
+    ready, environment = ready_run(request)
+    os.environ.update(environment)
+    run_swapped(request.command, swaps, turns, request.label or None, ready)
+
+
+def _refuse_without_preset(options: EngineOptions) -> None:
+    from kernwright.core.errors import KernwrightError
+
+    given = {
+        "--torch-compile": options.torch_compile,
+        "--transformer-path": options.transformer_path,
+        "--model-path": options.model_path,
+        "--prompt-path": options.prompt_path,
+        "--image-path": options.image_path,
+    }
+    if wrong := [option for option, value in given.items() if value]:
+        raise KernwrightError(f"{wrong[0]} needs --preset", "give it to the program itself, after its name")
+
+
+def _finish(outcome: RunOutcome) -> None:
+    """Say what became of the run, and end like the program."""
+    from kernwright.capture.program import end_like
+
+    ending = outcome.ending
+    if ending.left_running:
+        _tell(f"the program left {ending.left_running} process(es) running; they were ended")
+    for users in outcome.disturbances:
+        _tell(f"the GPU was not alone at the end of the run: {users}")
+    if outcome.filed is not None and outcome.dump is not None:
+        _tell(f"perf dump: {outcome.filed}: {_times(outcome.dump)}")
+    if outcome.problem is not None:
+        _tell(str(outcome.problem))
+        end_like(NO_DUMP)
+    end_like_program(ending)
 
 
 def end_like_program(ending: ProgramEnding) -> None:
     from kernwright.capture.program import end_like
+    from kernwright.diagnose.program_run.native_gate import REMEDY
 
     if ending.sign:
-        _tell(f"stopped: the native backend was not used: {ending.sign}")
+        _tell(f"stopped: the output says that the native backend is not used: {ending.sign}\n  remedy: {REMEDY}")
         end_like(STOPPED)
     end_like(-ending.interrupted if ending.interrupted else ending.status)
+
+
+def _times(dump: PerfDump) -> str:
+    parts = [("end to end", dump.end_to_end_ms), ("denoise", dump.denoise_ms)]
+    shown = [f"{name} {taken / 1e3:.3f} s" for name, taken in parts if taken is not None]
+    peak = dump.peak_memory_mb
+    return ", ".join([*shown, *([f"peak {peak / 1024:.1f} GiB"] if peak else [])])
 
 
 def _tell(line: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from kernwright.cli.output import say
 
 if TYPE_CHECKING:
+    from kernwright.diagnose.doctor.preflight import Preflight
     from kernwright.diagnose.swap.swap import Swap
     from kernwright.diagnose.swap.swapped_run import ProgramRun
 
@@ -17,7 +18,9 @@ MOST_TURNS = 1000
 NO_VERDICT = "the candidate ran in the program's own process: this is no verdict; `kernwright judge` gives one"
 
 
-def run_swapped(command: Sequence[str], texts: Sequence[str], turns: int, label: str | None) -> NoReturn:
+def run_swapped(
+    command: Sequence[str], texts: Sequence[str], turns: int, label: str | None, ready: Preflight
+) -> NoReturn:
     """Run a program with functions replaced, and with `turns` also without, in turns. End like the program."""
     from kernwright.capture.program import end_like
     from kernwright.core.errors import KernwrightError
@@ -32,7 +35,7 @@ def run_swapped(command: Sequence[str], texts: Sequence[str], turns: int, label:
         raise KernwrightError(f"--turns must be 0 or from 2 to {MOST_TURNS}, got {turns}", "6 give a tight interval")
     label = label or swaps[0].name
     check_label(label)
-    run = run_program(command, swaps)
+    run = run_program(command, swaps, ready=ready)
     _print_report(run)
     _end_if_bad(run)
     if not turns:
@@ -41,12 +44,12 @@ def run_swapped(command: Sequence[str], texts: Sequence[str], turns: int, label:
             tell("its times include the comparisons; --turns runs the program again without them")
         tell(NO_VERDICT)
         end_like(0)
-    _compare_in_turns(command, swaps, turns, label)
+    _compare_in_turns(command, swaps, turns, label, ready)
     tell(NO_VERDICT)
     end_like(0)
 
 
-def _compare_in_turns(command: Sequence[str], swaps: Sequence[Swap], turns: int, label: str) -> None:
+def _compare_in_turns(command: Sequence[str], swaps: Sequence[Swap], turns: int, label: str, ready: Preflight) -> None:
     from kernwright.cli.models.compare import show
     from kernwright.diagnose.compare.comparison import compare_sides
     from kernwright.diagnose.compare.label_runs import LabelRuns
@@ -54,7 +57,7 @@ def _compare_in_turns(command: Sequence[str], swaps: Sequence[Swap], turns: int,
     from kernwright.diagnose.swap.swapped_run import BASE, take_turns
 
     held: dict[str, list[tuple[ProgramRun, object]]] = {BASE: [], label: []}
-    for done, (name, run) in enumerate(take_turns(command, swaps, turns, label), 1):
+    for done, (name, run) in enumerate(take_turns(command, swaps, turns, label, ready), 1):
         tell(f"run {done} of {2 * turns}, {name}: {(run.dump.end_to_end_ms or run.dump.denoise_ms or 0) / 1e3:.3f} s")
         if not run.is_good:
             _print_report(run)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 NEVER_MET = "was never imported or defined; check the spelling, and `What cannot be seen` in docs/capture.md"
 NOT_FOUND = 1  # exit status if nothing was recorded because a function was not found
-SETTINGS = {"allow_interspersed_args": False}  # options after the name of the program belong to the program
 
 
 def capture(

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
 def new(
     name: Annotated[str, typer.Argument(help="name of the task: lower-case letters, digits, _")],
-    source: Annotated[Path, typer.Option("--from", metavar="CAPTURE", help="a file that kernwright capture wrote")],
+    source: Annotated[
+        Path | None, typer.Option("--from", metavar="CAPTURE", help="a file that kernwright capture wrote")
+    ] = None,
+    hotspot: Annotated[
+        str | None,
+        typer.Option(
+            "--from-hotspot", metavar="TRACE:NUMBER", help="a hotspot of a trace, as kernwright hotspots numbers them"
+        ),
+    ] = None,
     op: Annotated[
         str | None,
         typer.Option(help="the op that the captured function computes; with --draft-op, the name of the new op"),
@@ -55,13 +63,25 @@ def new(
     folder: Annotated[Path | None, typer.Option("--out", help="the task's folder; by default tasks/NAME")] = None,
     force: Annotated[bool, typer.Option("--force", help="overwrite an existing task")] = False,
 ) -> None:
-    """Make a task from a capture: a production row per signature, and smoke rows that are small enough for a CPU."""
+    """Make a task from a capture: a production row per signature, and smoke rows that are small enough for a CPU.
+
+    With --from-hotspot, the task has the shapes of a trace, and an op is drafted from its operators.
+    """
     from kernwright.admission.task_folder import write_task
     from kernwright.capture.capture import read_capture
     from kernwright.core.errors import KernwrightError
 
     if not re.fullmatch("[a-z][a-z0-9_]*", name):
         raise KernwrightError(f"{name!r} cannot be a task's name", "use small letters, digits and _, a letter first")
+    if (source is None) == (hotspot is None):
+        raise KernwrightError(
+            "give one of --from and --from-hotspot", "--from CAPTURE, or --from-hotspot TRACE:NUMBER for a trace"
+        )
+    if source is None:
+        _refuse_options_of_captures(draft_op=draft_op, call=call, map=mapping, ignore=ignore, definitions=definitions)
+        place = folder or Path("tasks") / name
+        _new_from_hotspot(name, str(hotspot), op, place, force, models=model or [], title=title)
+        return
     if draft_op is not None and (definitions is not None or call is not None):
         raise KernwrightError("--draft-op was given with --definitions or --call", "leave --definitions and --call out")
     if draft_op is None and op is None:
@@ -83,6 +103,48 @@ def new(
         )  # fmt: skip
         write_task(draft, place, definitions, force)
     _report(draft, drafted, place, str(place) if folder else name)
+
+
+def _refuse_options_of_captures(**given: object) -> None:
+    from kernwright.core.errors import KernwrightError
+
+    used = ", ".join(f"--{name.replace('_', '-')}" for name, value in given.items() if value)
+    if used:
+        raise KernwrightError(f"{used} was given with --from-hotspot", "leave it out: the op is drafted from the trace")
+
+
+def _new_from_hotspot(
+    name: str, hotspot: str, op: str | None, place: Path, force: bool, *, models: Sequence[str], title: str
+) -> None:
+    """Make a task from a hotspot of a trace."""
+    from kernwright.admission.captured_row import DraftRequest
+    from kernwright.admission.draft import draft_task
+    from kernwright.admission.op_draft import DEFINITIONS
+    from kernwright.admission.task_folder import write_task
+    from kernwright.cli.output import say
+    from kernwright.core.errors import KernwrightError
+    from kernwright.core.registry import ops_from_file
+    from kernwright.diagnose.hotspots.diagnose import diagnose
+    from kernwright.diagnose.recording import read_recording
+    from kernwright.diagnose.task_draft.hotspot_op import draft_op_of, hotspot_of
+
+    path, colon, rank = hotspot.rpartition(":")
+    if not colon or not path:
+        raise KernwrightError(f"--from-hotspot {hotspot}: is not of the form TRACE:NUMBER", "as in trace.json.gz:3")
+    drafted = draft_op_of(hotspot_of(diagnose(read_recording(Path(path))), rank), Path(path), op)
+    with tempfile.TemporaryDirectory() as temporary:
+        definitions = Path(temporary) / DEFINITIONS
+        definitions.write_text(drafted.text, encoding="utf-8")
+        own = ops_from_file(definitions)[drafted.name]
+        request = DraftRequest(
+            name=name, source=Path(path), call=drafted.call, op=own, mapping=drafted.mapping, models=tuple(models),
+            title=title or f"{drafted.name}, a hotspot of {Path(path).name}",
+        )  # fmt: skip
+        draft = draft_task(drafted.capture, request, DEFINITIONS)
+        write_task(draft, place, definitions, force)
+    for note in drafted.notes:
+        say(f"  note: {note}")
+    _report(draft, None, place, str(place))
 
 
 @contextlib.contextmanager

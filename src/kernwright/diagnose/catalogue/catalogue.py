@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -37,11 +37,6 @@ class Catalogue:
             self._running[key] = next(by_name, None) or next(by_operator, None)
         return self._running[key]
 
-    @cached_property
-    def _running(self) -> dict[tuple[str, str], FastPath | None]:
-        """The answers of `running`: a trace has few names and many launches."""
-        return {}
-
     def faster(self, kernel: str) -> list[FastPath]:
         """Return the paths that do the work of this kernel better."""
         return [path for path in self.paths if path.outruns(kernel)]
@@ -49,6 +44,11 @@ class Catalogue:
     def replacing(self, chain: str) -> list[FastPath]:
         """Return the paths that replace a chain: of chains.toml, or with spellings of their own and this name."""
         return self._by_chain.get(chain, [])
+
+    @cached_property
+    def _running(self) -> dict[tuple[str, str], FastPath | None]:
+        """The answers of `running`: a trace has few names and many launches."""
+        return {}
 
     @cached_property
     def _by_chain(self) -> dict[str, list[FastPath]]:
@@ -74,6 +74,11 @@ def shipped_catalogue(own: Sequence[Path] = ()) -> Catalogue:
     Raises:
         BadFile: if a file does not follow the schema; all problems at once.
     """
+    return _with_files(tuple(own))
+
+
+@cache
+def _with_files(own: tuple[Path, ...]) -> Catalogue:
     folder = files("kernwright.diagnose.catalogue")
     shipped = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in SHIPPED}
     return read_catalogue({**{str(path): _text_of(path) for path in own}, **shipped})

@@ -53,6 +53,7 @@ def preflight(
     needs: Iterable[str] = (),
     environment: Mapping[str, str] = os.environ,
     allow_busy: bool = False,
+    anywhere: bool = False,
 ) -> Preflight:
     """Examine the machine and choose idle GPUs. It takes a fraction of a second and does not import torch.
 
@@ -61,6 +62,7 @@ def preflight(
         needs: checks of the doctor that must be usable, such as `ncu`.
         environment: the environment of the run.
         allow_busy: take GPUs that others use, too.
+        anywhere: a machine without NVIDIA GPUs will do as well; nothing is pinned there.
 
     Raises:
         EnvironmentProblem: too few GPUs are idle, or a needed check is not usable.
@@ -71,6 +73,8 @@ def preflight(
         if not found.is_usable:
             raise EnvironmentProblem(f"{check}: {found.found}: {found.cause}", found.remedy)
     count = min(1, len(visible_gpus(report.survey.gpus, environment))) if gpus is None else gpus
+    if anywhere and not report.survey.gpus:
+        count = 0
     if count and not report.survey.gpus:
         found = report.finding("gpus")
         raise EnvironmentProblem(f"the run needs {count} GPU(s): {found.cause}", found.remedy)

@@ -10,7 +10,7 @@ from kernwright.diagnose.doctor.framework import package_folder, package_version
 
 COMMAND = "sglang"
 ENGINE = "multimodal_gen"  # the folder of the native diffusion engine
-_REMEDY = "pip install 'sglang[diffusion]'; `kernwright denoise` measures models without it"
+REMEDY = "pip install 'sglang[diffusion]'; `kernwright denoise` measures models without it"
 
 
 def sglang_root() -> Path | None:
@@ -29,7 +29,7 @@ def check_sglang() -> Finding:
             status="missing",
             found="not installed",
             cause="needed by `kernwright run --preset`",
-            remedy=_REMEDY,
+            remedy=REMEDY,
         )
     root, version = sglang_root(), package_version("sglang")
     details = {"root": str(root or ""), "version": version, "command": command}
@@ -40,5 +40,5 @@ def check_sglang() -> Finding:
     elif command is None:
         problem = f"the command `{COMMAND}` is not on PATH"
     if problem:
-        return Finding(check="sglang", status="problem", found=found, cause=problem, remedy=_REMEDY, details=details)
+        return Finding(check="sglang", status="problem", found=found, cause=problem, remedy=REMEDY, details=details)
     return Finding(check="sglang", status="ok", found=found, details=details)

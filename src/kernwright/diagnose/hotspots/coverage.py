@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ INDUCTOR = FastPath(
     kernels=(r"^triton_(poi|red|per|for|tem|spl|mm)_",),
     source="torch.compile, backend inductor",
 )
+_LONE_VECTORISED = re.compile(r"at::native.*(vectorized_elementwise_kernel|CatArrayBatchedCopy)")
 _ALIAS = {"half": "fp16", "float16": "fp16", "float": "fp32", "float32": "fp32", "bfloat16": "bf16"}
 
 
@@ -120,6 +122,9 @@ def _of_kernel(work: GpuWork, catalogue: Catalogue, gpu: TraceGpu, copy_share: f
         return Coverage(status="covered, on", reason=f"{path.about} already runs", paths=(path,))
     if copy_share is not None and copy_share >= NEAR_COPY:
         reason = f"runs at {copy_share:.0%} of a copy's bandwidth: only removing or fusing it saves time"
+        return Coverage(status="covered, on", reason=reason)
+    if copy_share is None and _LONE_VECTORISED.search(name):
+        reason = "a vectorised kernel of PyTorch by itself: only fusing it with its neighbours saves time"
         return Coverage(status="covered, on", reason=reason)
     if copy_share is not None:
         reason = f"runs at {copy_share:.0%} of a copy's bandwidth, and no fast path of the catalogue replaces it"

@@ -25,8 +25,9 @@ NO_SHAPES = (
     "bytes, and for draft tasks"
 )
 NO_LAUNCHES = (
-    "the trace does not tell which operators launched the kernels (CUDA graphs, or no CPU activity recorded): kernels "
-    "are classified by their names; record one run without graphs to see chains"
+    "the trace does not tell which operators launched the kernels (CUDA graphs, or no CPU activity recorded): "
+    "operators and chains are inferred from the kernels' names, and savings are estimates; a run without graphs and "
+    "with record_shapes=True tells more"
 )
 
 

@@ -23,6 +23,7 @@ _BYTES = {
 # Numbers of torch.dtype in recorded arguments.
 _DTYPE_OF_NUMBER = {"15": 2, "6": 4, "5": 2, "7": 8, "9": 8}
 _REDUCES = frozenset({"mean", "sum", "var", "amax", "norm"})
+NORMS = frozenset({"layer_norm", "rms_norm", "group_norm"})
 _CASTS = frozenset({"to", "copy"})
 
 
@@ -159,24 +160,38 @@ def traffic_of(calls: Sequence[OpCall], kept: Sequence[str] = ()) -> Traffic | N
         kept: words of calls whose results are used after the chain, too, and so must be written.
     """
     reads: list[TensorArgument] = []
-    made: list[tuple[TensorArgument, str]] = []
-    used: set[int] = set()
+    made: list[_Made] = []
     usual = _usual_dtype(calls)
     for call in calls:
         tensors, result = tensors_of(call), result_of(call)
         if tensors is None or result is None:
             return None
-        tensors = [_with_dtype(tensor, usual) for tensor in tensors]
-        result = _with_dtype(result, usual)
-        for tensor in tensors:
-            source = _source(tensor, made, used)
+        sources: list[_Made | None] = []
+        for tensor in tensors[1:] if _fills_first(call) else tensors:
+            own = _with_dtype(tensor, usual)
+            source = _source(own, _usable(made, call.word), sources)
+            sources.append(source)
             if source is None:
-                reads.append(tensor)
+                reads.append(own)
             else:
-                used.add(source)
-        made.append((result, call.word))
-    writes = [result for at, (result, word) in enumerate(made) if at not in used or word in kept]
+                source.used = True
+        made.append(_Made(_with_dtype(result, usual), call.word))
+    writes = [each.result for each in made if not each.used or each.word in kept]
     return Traffic(tuple(_distinct(reads)), tuple(writes))
+
+
+@dataclass(slots=True, eq=False)
+class _Made:
+    """A result within a chain, and whether a later operator uses it."""
+
+    result: TensorArgument
+    word: str
+    used: bool = False
+
+
+def _fills_first(call: OpCall) -> bool:
+    """Return whether the first tensor is only written, as that of `copy_`."""
+    return call.op is not None and call.op.name.endswith("copy_")
 
 
 def _usual_dtype(calls: Sequence[OpCall]) -> str:
@@ -189,19 +204,31 @@ def _with_dtype(tensor: TensorArgument, usual: str) -> TensorArgument:
     return tensor if tensor.dtype in _BYTES else TensorArgument(tensor.shape, usual, tensor.strides)
 
 
-def _source(tensor: TensorArgument, made: Sequence[tuple[TensorArgument, str]], used: set[int]) -> int | None:
-    """Return which earlier result a tensor is: one that nothing has used yet if there is one.
+def _usable(made: Sequence[_Made], word: str) -> Sequence[_Made]:
+    """Leave out norms for a norm: two norms in a row are those of queries and keys."""
+    return [each for each in made if each.word != word] if word in NORMS else made
 
-    A view of complex numbers has half the elements and as many bytes.
+
+def _source(tensor: TensorArgument, made: Sequence[_Made], taken: Sequence[_Made | None]) -> _Made | None:
+    """Return which earlier result a tensor is, if it is one.
+
+    A result is used once, but a cast may be used again, and parts of a result may be views. `taken` has the results
+    that the same operator uses already.
     """
-    fitting = [
-        at
-        for at, (result, _) in enumerate(made)
-        if result.elements == tensor.elements
-        or ("complex" in tensor.dtype + result.dtype and result.bytes == tensor.bytes)
-    ]
-    fresh = [at for at in fitting if at not in used]
-    return next(iter(reversed(fresh or fitting)), None)
+    fitting = [each for each in made if each not in taken and _is_same(tensor, each.result)]
+    fresh = [each for each in fitting if not each.used]
+    whole = next(reversed(fresh or [each for each in fitting if each.word in _CASTS]), None)
+    if whole is not None or tensor.is_dense:
+        return whole
+    parts = round(tensor.extent / max(tensor.elements, 1))
+    return next((each for each in reversed(made) if each.result.elements == parts * tensor.elements), None)
+
+
+def _is_same(tensor: TensorArgument, result: TensorArgument) -> bool:
+    """Return whether a tensor may be a result. A view of complex numbers has half the elements and as many bytes."""
+    if "complex" in tensor.dtype + result.dtype:
+        return result.bytes == tensor.bytes
+    return result.elements == tensor.elements
 
 
 def _distinct(tensors: Sequence[TensorArgument]) -> list[TensorArgument]:

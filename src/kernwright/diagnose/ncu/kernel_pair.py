@@ -80,6 +80,18 @@ class ReportPair:
     only_before: tuple[KernelDiagnosis, ...]
     only_after: tuple[KernelDiagnosis, ...]
 
+    @property
+    def seconds(self) -> tuple[float | None, float | None]:
+        """Return the time of all launches before and after. None where a duration is missing."""
+        before = [*(pair.before for pair in self.pairs), *self.only_before]
+        after = [*(pair.after for pair in self.pairs), *self.only_after]
+        return _seconds(before), _seconds(after)
+
+
+def _seconds(launches: Sequence[KernelDiagnosis]) -> float | None:
+    known = [seconds for each in launches if (seconds := each.kernel.value(DURATION)) is not None]
+    return sum(known) if len(known) == len(launches) else None
+
 
 _RULES: tuple[tuple[str, Callable[[KernelDiagnosis], Hashable]], ...] = (
     ("name and launch", lambda each: (each.kernel.name, each.kernel.grid, each.kernel.block)),

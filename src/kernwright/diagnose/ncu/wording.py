@@ -95,10 +95,20 @@ def _shown(counter: Counter | None) -> str:
     return in_words(counter.value, counter.unit) if counter else "-"
 
 
-def left_over_lines(pair: ReportPair) -> Iterator[str]:
-    """Yield the launches that only one of the reports has."""
+def report_pair_lines(pair: ReportPair) -> Iterator[str]:
+    """Yield two reports: the pairs, what has no partner, and the sums."""
+    for each in pair.pairs:
+        yield from pair_lines(each)
+        yield ""
     for words, found in (("only before", pair.only_before), ("only after", pair.only_after)):
-        yield from (f"{words}: {heading(each)}" for each in found)
+        yield from (f"{words}: {heading(each)}, bound: {_bound_name(each)}" for each in found)
+    before, after = pair.seconds
+    if before and after:
+        counts = [len(pair.pairs) + len(left) for left in (pair.only_before, pair.only_after)]
+        yield (
+            f"all kernels: {in_words(before, 's')} in {counts[0]} launch(es) before, {in_words(after, 's')} in "
+            f"{counts[1]} after: {after / before:.2f}"
+        )
 
 
 def as_json(diagnosis: KernelDiagnosis) -> dict[str, Any]:
@@ -162,6 +172,7 @@ def pair_json(pair: ReportPair) -> dict[str, Any]:
             }
             for each in pair.pairs
         ],
+        "seconds": list(pair.seconds),
         "only_before": [as_json(each) for each in pair.only_before],
         "only_after": [as_json(each) for each in pair.only_after],
     }

@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 Guidance = Literal["embedded", "classifier-free", "none"]
-Stated = Literal["width", "height", "frames", "fps", "steps", "guidance", "guidance_2"]
+Stated = Literal["negative_prompt", "width", "height", "frames", "fps", "steps", "guidance", "guidance_2"]
 DottedName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$|^tokenizer$|^vision-processor$")]
 
 # The options of `sglang generate` by the fields of a request.
 OPTIONS: dict[Stated, str] = {
+    "negative_prompt": "--negative-prompt",
     "width": "--width",
     "height": "--height",
     "frames": "--num-frames",

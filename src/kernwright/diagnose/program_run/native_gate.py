@@ -22,15 +22,19 @@ _OPEN_ESCAPE = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b\r\n]*\x1b?|[PX^_][^\x1b\r\n]*\x1b?|[ -/]*)\Z", re.DOTALL
 )
 _INVISIBLE = bytes(set(range(32)) - {*b"\t\n\r"}) + b"\x7f"
-_NEGATED = re.compile(rb"(?:\b(?:not|never|without|instead of|no longer)|n't)[ \t]+\Z", re.IGNORECASE)
+_NEGATED = re.compile(rb"(?:\b(?:not|never|without|instead of|no longer)|n't)[ \t]+\Z")
+_WORD = re.compile(rb"\w")
 
 
 @dataclass(frozen=True)
 class Sign:
     """A message that a program prints if it does not use the intended backend.
 
+    Both are searched in lower-case output.
+
     Attributes:
-        keyword: lower-case bytes that every such message has. Output without them is not searched further.
+        keyword: bytes that every such message has. Output without them is not searched further.
+        pattern: the message; if it begins with a word, only a whole word counts.
     """
 
     keyword: bytes
@@ -39,8 +43,8 @@ class Sign:
 
 def _phrase(words: str) -> Sign:
     """Return the sign of a phrase: its words in one line in any case, as whole words."""
-    spaced = rb"[ \t]+".join(re.escape(word.encode()) for word in words.split())
-    return Sign(b"diffusers", re.compile(rb"(?<!\w)" + spaced + rb"(?!\w)", re.IGNORECASE))
+    spaced = rb"[ \t]+".join(re.escape(word.encode()) for word in words.lower().split())
+    return Sign(b"diffusers", re.compile(spaced + rb"(?!\w)"))
 
 
 SGLANG_SIGNS = tuple(
@@ -49,8 +53,8 @@ SGLANG_SIGNS = tuple(
 # How Python prints our warning, and both as uncaught errors. A strict run raises CannotRun, which a program may catch
 # and log.
 STRICT_SIGNS = (
-    Sign(b"fallback: ", re.compile(rb"(?::\d+: |choice\.fallback\.)Fallback: ")),
-    Sign(b"cannotrun: ", re.compile(rb"(?<!\w)CannotRun: ")),
+    Sign(b"fallback: ", re.compile(rb"(?::\d+: |choice\.fallback\.)fallback: ")),
+    Sign(b"cannotrun: ", re.compile(rb"cannotrun: ")),
 )
 
 
@@ -97,16 +101,24 @@ class NativeGate:
         for sign in self._signs:
             if sign.keyword not in lowered:
                 continue
-            for match in sign.pattern.finditer(self._line, self._searched):
-                if match.end() == len(self._line) and not is_over:
+            for match in sign.pattern.finditer(lowered, self._searched):
+                if match.end() == len(lowered) and not is_over:
                     continue  # the next piece may continue its last word
-                if not _NEGATED.search(self._line, max(0, match.start() - CONTEXT), match.start()):
+                if not _is_inside_a_word(lowered, match.start()) and not _is_negated(lowered, match.start()):
                     return self._line_at(match.start())
         return None
 
     def _line_at(self, place: int) -> str:
         line = re.split(rb"[\r\n]", self._line[:place])[-1] + re.split(rb"[\r\n]", self._line[place:])[0]
         return line.decode(errors="replace").strip()[:MOST_SHOWN]
+
+
+def _is_inside_a_word(text: bytes, place: int) -> bool:
+    return bool(place and _WORD.match(text, place) and _WORD.match(text, place - 1))
+
+
+def _is_negated(text: bytes, place: int) -> bool:
+    return _NEGATED.search(text, max(0, place - CONTEXT), place) is not None
 
 
 def missing_kernels(names: Iterable[str], expected: Iterable[str]) -> list[str]:

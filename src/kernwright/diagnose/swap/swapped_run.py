@@ -18,6 +18,7 @@ from kernwright.capture.hook import PLAN
 from kernwright.capture.program import environment, program_name
 from kernwright.capture.target import file_in
 from kernwright.core.errors import KernwrightError
+from kernwright.diagnose.doctor.preflight import Preflight
 from kernwright.diagnose.perf_dump.dump import PerfDump
 from kernwright.diagnose.perf_dump.files import file_dump, read_dump
 from kernwright.diagnose.perf_dump.provenance import RunProvenance, library_versions
@@ -45,12 +46,19 @@ class ProgramRun:
         return not failed and not (self.report and self.report.failures)
 
 
-def run_program(command: Sequence[str], swaps: Sequence[Swap], checks: bool = True, active: bool = True) -> ProgramRun:
+def run_program(
+    command: Sequence[str],
+    swaps: Sequence[Swap],
+    checks: bool = True,
+    active: bool = True,
+    ready: Preflight | None = None,
+) -> ProgramRun:
     """Run a program once.
 
     Args:
         checks: whether a sample of calls is compared with the original.
         active: False for a run in which the functions are found, but not replaced.
+        ready: what is recorded about the machine.
     """
     folder = Path(tempfile.mkdtemp(prefix="kernwright-swap-"))
     try:
@@ -61,13 +69,13 @@ def run_program(command: Sequence[str], swaps: Sequence[Swap], checks: bool = Tr
         ending = run_watched(command, {**environment(folder), DUMPS: str(dumps)})
         report = read_report(folder, swaps) if active else None
         dump = _collected(command, dumps, began) or _wall_time(ending, report)
-        return ProgramRun(ending=ending, dump=_described(dump, command, report), report=report)
+        return ProgramRun(ending=ending, dump=_described(dump, command, report, ready), report=report)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def take_turns(
-    command: Sequence[str], swaps: Sequence[Swap], turns: int, label: str
+    command: Sequence[str], swaps: Sequence[Swap], turns: int, label: str, ready: Preflight | None = None
 ) -> Iterator[tuple[str, ProgramRun]]:
     """Yield the runs of a program without and with swaps, in turns, each with its label. Calls are not compared.
 
@@ -76,7 +84,7 @@ def take_turns(
     series = secrets.token_hex(6)
     for turn in range(turns):
         for name in (BASE, label) if turn % 2 == 0 else (label, BASE):
-            run = run_program(command, swaps, checks=False, active=name != BASE)
+            run = run_program(command, swaps, checks=False, active=name != BASE, ready=ready)
             yield name, _labelled(run, name, series, turn)
 
 
@@ -123,13 +131,15 @@ def _wall_time(ending: ProgramEnding, report: SwapReport | None) -> PerfDump:
     return PerfDump(tag="wall_time", total_duration_ms=max(0.0, 1e3 * ending.seconds - extra))
 
 
-def _described(dump: PerfDump, command: Sequence[str], report: SwapReport | None) -> PerfDump:
+def _described(dump: PerfDump, command: Sequence[str], report: SwapReport | None, ready: Preflight | None) -> PerfDump:
     """Return the dump with the provenance of this run. What the program itself stated is kept."""
     own = dump.kernwright or RunProvenance(
         preset=_folder_name(program_name(command)),
         workload={"program": shlex.join(command)},
         command=shlex.join(command),
         libraries=library_versions(),
+        gpus=ready.gpu_names if ready else [],
+        machine=ready.record() if ready else {},
         synchronised=not dump.steps or os.environ.get("SGLANG_DIFFUSION_SYNC_STAGE_PROFILING") == "1",
     )
     settings = own.settings if report is None else {**own.settings, **report.as_settings()}

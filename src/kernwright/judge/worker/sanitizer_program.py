@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kernwright.judge.protocol.orders import RowSignature, SanitizerOrders, SideOrders
+from kernwright.judge.protocol.orders import SanitizerOrders, SideOrders
 from kernwright.judge.system.sandbox import Sandbox
 from kernwright.judge.worker.confine import confine
 
@@ -71,32 +71,9 @@ def _meet_the_tool(device: str) -> None:
 def _call(side: SideOrders, function: Any, op: Any, row: Any, device: str) -> None:
     import torch
 
-    from kernwright.judge.numerics.inputs import draw_inputs
-    from kernwright.judge.worker.entry import RowCall
+    from kernwright.judge.worker.single_call import single_call
 
-    generator = torch.Generator(device=device).manual_seed(1)
-
-    def noise(tensor: Any) -> Any:
-        return torch.randn(tensor.shape, generator=generator, device=device)
-
-    contents = draw_inputs(op, row, "normal", noise, generator)
-    arguments: list[Any] = []
-    for parameter in op.tensor_parameters:
-        spec = row.concrete_inputs().get(parameter.name)
-        if spec is None:
-            arguments.append(None)
-            continue
-        dtype = getattr(torch, spec.torch_dtype_name)
-        base = torch.empty(spec.offset + spec.span_bytes // spec.item_bytes, dtype=dtype, device=device)
-        tensor = base.as_strided(spec.shape, spec.strides, spec.offset)
-        arguments.append(tensor.copy_(contents[parameter.name]))
-    signature = RowSignature(
-        inputs=tuple(parameter.name for parameter in op.tensor_parameters),
-        outputs=tuple(row.concrete_outputs().values()),
-        scalars=op.scalar_defaults | row.scalars,
-        style="returns",
-    )
-    RowCall(side, function, signature, torch.device(device).type).bind()(arguments)
+    single_call(side, function, op, row, device)()
     if device != "cpu":
         torch.cuda.synchronize()
 

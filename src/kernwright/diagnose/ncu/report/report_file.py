@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from kernwright.core.errors import BadFile, EnvironmentProblem, KernwrightError
-from kernwright.diagnose.ncu.nsight import NCU, module_folder, ncu_program
 from kernwright.diagnose.ncu.report.csv_report import EXPORT, read_csv_report
 from kernwright.diagnose.ncu.report.metric_names import current_name
+from kernwright.diagnose.ncu.report.nsight import NCU, module_folder, ncu_program
 from kernwright.diagnose.ncu.report.profiled_kernel import Counter, ProfiledKernel
 from kernwright.diagnose.ncu.report.quantity import to_base
 
