@@ -355,12 +355,9 @@ def slow(op):
 
 
 @pytest.fixture(scope="session")
-def swept_ops(tmp_path_factory: pytest.TempPathFactory, write_task: Callable[..., Path], quiet: Quiet) -> Path:
-    """Run a real sweep of the shipped ops. One row has a kernel on a CPU and runs against eager and a slow adapter. One
-    runs its reference there, against eager. One op has no implementation."""
-    from kernwright.campaign.sweep import Sweep, legs_of
-    from kernwright.tasks.task import load_task
-
+def ops_task(tmp_path_factory: pytest.TempPathFactory, write_task: Callable[..., Path]) -> Path:
+    """Write a task of shipped ops. One row has a kernel on a CPU, one runs its reference there, and one op has no
+    implementation."""
     root = tmp_path_factory.mktemp("ops")
     x, modulation = ({"shape": shape, "dtype": "bf16"} for shape in ([1, "S", "D"], [1, "D"]))
     sizes = {"axes": {"S": 24, "D": 256}}
@@ -373,9 +370,20 @@ def swept_ops(tmp_path_factory: pytest.TempPathFactory, write_task: Callable[...
     toml = TINY_TASK.replace('name = "tiny"', 'name = "ours"').replace('definitions = "definitions.py"\n', "")
     folder = write_task(root / "tasks" / "ours", toml=toml, rows=rows)
     (folder / "baselines.py").write_text(SHIPPED_ADAPTERS)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def swept_ops(ops_task: Path, quiet: Quiet) -> Path:
+    """Run a real sweep of the shipped ops: the row with a kernel against eager and a slow adapter, the row without one
+    against eager."""
+    from kernwright.campaign.sweep import Sweep, legs_of
+    from kernwright.tasks.task import load_task
+
+    root = ops_task.parents[1]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KERNWRIGHT_LOCKS", str(root))
-        task = load_task(folder)
+        task = load_task(ops_task)
         legs = [leg for name in ("eager", "slow") for leg in legs_of([task], name, ["kernwright"], "cpu")]
         legs.pop(-2)  # The reference against the slow adapter is not needed.
         list(Sweep(legs=legs, rows="smoke", device="cpu", ledger=root / "ledger", wait_s=60.0).run(quiet))
