@@ -9,7 +9,7 @@ from typing import Any
 from kernwright.diagnose.catalogue.catalogue import Catalogue, shipped_catalogue
 from kernwright.diagnose.category import is_inductor
 from kernwright.diagnose.chain import chain_patterns
-from kernwright.diagnose.hotspots.coverage import TraceGpu, coverage_of
+from kernwright.diagnose.hotspots.coverage import TraceGpu, coverage_of, is_amd
 from kernwright.diagnose.hotspots.diagnosis import Diagnosis, StepGroupTime
 from kernwright.diagnose.hotspots.hotspot import Hotspot, KernelTime
 from kernwright.diagnose.hotspots.idle_causes import idle_causes
@@ -183,6 +183,8 @@ def _capability(trace: Trace) -> tuple[int, int] | None:
     devices = trace.header.get("deviceProperties")
     first = devices[0] if isinstance(devices, list) and devices and isinstance(devices[0], dict) else {}
     major, minor = first.get("computeMajor"), first.get("computeMinor")
+    if is_amd(trace.device_name):  # whose numbers name another architecture
+        return None
     if isinstance(major, int) and isinstance(minor, int):
         return major, minor
     model = gpu_named(trace.device_name) if trace.device_name else None
