@@ -206,7 +206,7 @@ def measure_all(options: argparse.Namespace) -> dict[str, Any]:
     from kernwright.diagnose.perf_dump.provenance import collect_provenance, commit_hash
 
     begin = time.monotonic()
-    checked = preflight(None if options.device == "cuda" else 0)
+    checked = preflight(None if options.device == "cuda" else 0, allow_busy=True)  # the record says who else uses it
     checked.pin()
     import torch
 

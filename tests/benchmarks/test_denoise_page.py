@@ -12,7 +12,8 @@ from denoise_page import page
 
 DOCS = Path(__file__).parents[2] / "docs"
 HOTSPOT = {
-    "name": "rope", "status": "covered, off", "share": 0.25, "fast_paths": ["sglang.rope"], "saving_ms": [4.5, 4.25, 4.75]
+    "name": "rope", "status": "covered, off", "share": 0.25, "fast_paths": ["sglang.rope"],
+    "saving_ms": [4.5, 4.25, 4.75],
 }  # fmt: skip
 
 

@@ -46,6 +46,7 @@ def denoise(
     tiny: Annotated[
         bool, typer.Option("--tiny", help="a small version of the model, which a CPU runs in seconds")
     ] = False,
+    allow_busy: Annotated[bool, typer.Option("--allow-busy", help="take a GPU that others use, too")] = False,
     device: Annotated[str | None, typer.Option(help="cuda or cpu; default: cuda, and cpu with --tiny")] = None,
 ) -> None:
     """Time a diffusion model from the prompt to the decoded output, with diffusers.
@@ -67,7 +68,7 @@ def denoise(
         raise KernwrightError("--profile and --repeat exclude each other", "a profiled run is no benchmark")
     request = _request(
         preset, layers=layers, steps=steps, compile=compile, profile=profile, weights=weights, label=label,
-        warmup=warmup, tiny=tiny, device=device,
+        warmup=warmup, tiny=tiny, device=device, allow_busy=allow_busy,
     )  # fmt: skip
     _run(request, _paths(request, perf_dump, repeat))
 
@@ -86,7 +87,7 @@ def _list() -> None:
 
 def _request(
     preset: str, *, layers: str | None, steps: int | None, compile: str, profile: bool, weights: Path | None,
-    label: str, warmup: int, tiny: bool, device: str | None,
+    label: str, warmup: int, tiny: bool, device: str | None, allow_busy: bool,
 ) -> DenoiseRequest:  # fmt: skip
     from kernwright.core.errors import KernwrightError, did_you_mean
     from kernwright.diagnose.denoise.benchmark import DenoiseRequest
@@ -118,16 +119,16 @@ def _request(
         tiny=tiny,
         warmup=warmup,
         profiled_steps=recorded if profile else None,
-        preflight=_check_machine(chosen),
+        preflight=_check_machine(chosen, allow_busy),
     )
 
 
-def _check_machine(device: str) -> dict[str, Any]:
+def _check_machine(device: str, allow_busy: bool) -> dict[str, Any]:
     """Return the doctor's report. On CUDA, an idle GPU is chosen and pinned for this process."""
     from kernwright.core.errors import EnvironmentProblem
     from kernwright.diagnose.doctor.preflight import preflight
 
-    found = preflight(0 if device == "cpu" else None)
+    found = preflight(0 if device == "cpu" else None, allow_busy=allow_busy)
     found.pin()  # before torch looks for devices
     import torch
 

@@ -1,0 +1,120 @@
+"""Does the saving that a trace predicts arrive? `run --swap` on blocks of FLUX.1 against the prediction.
+
+    python benchmarks/bench_swap.py [--turns N] [--tiny] [--keep DIR] [-- OPTIONS OF flux_blocks.py]
+
+The adaptive norms of FLUX.1 (diffusers) are replaced by `ops.norm_scale_shift` in a run of flux_blocks.py.
+
+- Predicted: in a trace of one step, the GPU time of the eager chains (LayerNorm, 1 + scale, product, sum) minus that of
+  the op's kernel on the same shapes. The program with the swap is not needed for it.
+- Measured: the median denoise step without and with the swap, in runs that took turns.
+
+The exit status is 1 if the measured saving differs from the predicted one by more than 20 %. Without a GPU there is no
+prediction, and only the flow is tested (--tiny).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kernwright.diagnose.chain import OpCall, calls_of, find_chains
+from kernwright.diagnose.compare.label_runs import LabelRuns, load_sides
+from kernwright.diagnose.compare.measure import median_step
+from kernwright.diagnose.trace.trace import Annotation, Trace, read_trace
+
+HERE = Path(__file__).resolve().parent
+CHAIN, OP, OP_CALLS = "chain", "op", 5  # as in flux_blocks.py, which needs diffusers
+FUNCTIONS = {"AdaLayerNormZero": "zero", "AdaLayerNormZeroSingle": "single", "AdaLayerNormContinuous": "continuous"}
+LABEL = "swap"
+ALLOWED = 0.2  # relative difference between the measured and the predicted saving
+
+
+def swaps() -> list[str]:
+    return [
+        f"diffusers.models.normalization:{name}.forward={HERE / 'flux_adapters.py'}:{function}"
+        for name, function in FUNCTIONS.items()
+    ]
+
+
+def predicted_saving_ms(trace: Trace) -> tuple[float, float]:
+    """Return the GPU time of the chains of one step, and that of the op in their place, in ms."""
+    calls = [call for thread in calls_of(trace) for call in thread]
+    chained = list(inside(calls, [each for each in trace.annotations if each.name == CHAIN]))
+    chains = [chain for chain in find_chains(chained) if chain.pattern.name == "norm_modulation"]
+    ranges = [each for each in trace.annotations if each.name.startswith(f"{OP} ")]
+    op_us = 0.0
+    for each in ranges:  # its name has the number of calls of this shape in a step
+        times = [event.duration_us for call in inside(calls, [each]) for event in call.events]
+        op_us += sum(times) * int(each.name.split()[1]) / OP_CALLS
+    return sum(chain.duration_us for chain in chains) / 1e3, op_us / 1e3
+
+
+def inside(calls: Sequence[OpCall], ranges: Sequence[Annotation]) -> Iterator[OpCall]:
+    """Yield the calls that were launched within one of the ranges."""
+    for call in calls:
+        launch = call.events[0].launch
+        if launch is not None and any(each.start_us <= launch.start_us <= each.end_us for each in ranges):
+            yield call
+
+
+def measured_saving_ms(base: LabelRuns, swapped: LabelRuns) -> tuple[float, list[float]]:
+    """Return the median step without the swap, and the saving of each turn, in ms."""
+    before, after = base.by_turn(), swapped.by_turn()
+    pairs = [(median_step(before[turn]), median_step(after[turn])) for turn in before if turn in after]
+    known = [(left, right) for left, right in pairs if left is not None and right is not None]
+    return statistics.median(left for left, _ in known), [left - right for left, right in known]
+
+
+def run_program(folder: Path, options: Sequence[str], turns: int) -> int:
+    """Run the turns through the command line. Return its exit status."""
+    program = [sys.executable, str(HERE / "flux_blocks.py"), "--perf-dump", str(folder / "dump.json"), *options]
+    command = [sys.executable, "-m", "kernwright.cli.main", "run", "--turns", str(turns), "--label", LABEL]
+    command += [word for swap in swaps() for word in ("--swap", swap)]
+    own = os.environ | {"KERNWRIGHT_DUMPS": str(folder / "dumps")}
+    return subprocess.run([*command, "--", *program], env=own, check=False).returncode
+
+
+def report(folder: Path, options: Sequence[str], turns: int) -> int:
+    trace = folder / "trace.json.gz"
+    subprocess.run([sys.executable, str(HERE / "flux_blocks.py"), "--trace", str(trace), *options], check=True)
+    if status := run_program(folder, options, turns):
+        return status
+    dumps = folder / "dumps" / "flux-blocks"
+    step, savings = measured_saving_ms(*load_sides([str(dumps / "base"), str(dumps / LABEL)]))
+    measured = statistics.median(savings)
+    each = ", ".join(f"{saving:.3f}" for saving in savings)
+    print(f"step {step:.3f} ms; measured saving {measured:.3f} ms, {100 * measured / step:.1f} % (turns: {each})")
+    if "--tiny" in options:
+        print("no prediction without a GPU")
+        return 0
+    chains, op = predicted_saving_ms(read_trace(trace))
+    off = measured / (chains - op) - 1
+    print(
+        f"predicted saving {chains - op:.3f} ms: chains {chains:.3f} ms, op {op:.3f} ms; measured is {100 * off:+.1f} %"
+    )
+    return int(abs(off) > ALLOWED)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--tiny", action="store_true", help="a small model on a CPU")
+    parser.add_argument("--keep", type=Path, help="folder for the trace and the perf dumps")
+    parser.add_argument("options", nargs="*", help="options of flux_blocks.py, after --")
+    asked = parser.parse_args()
+    options = [*asked.options, *(["--tiny"] if asked.tiny else [])]
+    if asked.keep is not None:
+        asked.keep.mkdir(parents=True, exist_ok=True)
+        return report(asked.keep, options, asked.turns)
+    with tempfile.TemporaryDirectory() as folder:
+        return report(Path(folder), options, asked.turns)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
