@@ -84,10 +84,12 @@ def _of_chain(works: Sequence[GpuWork], paths: Sequence[FastPath], gpu: TraceGpu
             else:
                 lacking.setdefault(path.name, lack)
     usable = [path for path in paths if path.name in served]
-    ready = sorted((p for p in usable if p.state == "available"), key=lambda p: -round(served[p.name] / total, 2))
+    ready = sorted(
+        (p for p in usable if p.state == "available"), key=lambda p: -round(served[p.name] / (total or 1.0), 2)
+    )
     if ready:
-        share = served[ready[0].name] / total
-        if share >= WHOLE or total == 0:
+        share = served[ready[0].name] / total if total else 1.0
+        if share >= WHOLE:
             count = _kernels_per(works)
             kernels = f"{count} kernels" if count > 1 else "a kernel of its own"
             reason = f"{about}: runs as {kernels} instead of {ready[0].name}"
