@@ -60,7 +60,7 @@ class Adapter:
         return next((why for objection in self.objections if (why := objection(signature))), None)
 
     def ran(self, names: Sequence[str]) -> bool:
-        """Whether a census shows the package's own kernel."""
+        """Return whether a census shows the package's own kernel."""
         return any(re.search(self.kernels, name) for name in names)
 
 
@@ -133,7 +133,7 @@ def least_capability(major: int, minor: int = 0) -> Objection:
 
 
 def _is_dense(tensor: ConcreteTensor) -> bool:
-    """As torch counts it: strides of dimensions of size 1 address nothing."""
+    """Compare strides as torch does: those of dimensions of size 1 do not matter."""
     step = 1
     for size, stride in zip(reversed(tensor.shape), reversed(tensor.strides), strict=True):
         if size != 1 and stride != step:

@@ -71,7 +71,7 @@ class PublishedBaseline:
         return f"ran {shown} instead of {adapter.kernels}"
 
     def needs(self, op: str, tree: str) -> bool:
-        """Whether a kernel is one of those that take a companion of this name."""
+        """Return whether a kernel is one of those that take a companion of this name."""
         adapter = self.adapter(op)
         return adapter is not None and tree in adapter.needs
 

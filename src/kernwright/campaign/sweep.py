@@ -1,4 +1,4 @@
-"""Sweep: every row of many tasks, contenders against baselines, in slices, and no finished row twice."""
+"""Sweep: judge every row of many tasks in slices, contenders against baselines, without repeating finished rows."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ from kernwright.tasks.candidate import SHIPPED
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
-MOST_ROWS = 40  # in one judgement: what is lost when a machine is taken away, or in part when it is interrupted
-MOST_UNTIMED_ROWS = 500  # of a grid, where each takes a fraction of a second and to start a judgement several
-FIRST_ROWS = 3  # where there is little time, and nobody knows yet how long a row takes
+MOST_ROWS = 40  # rows of one judgement, which are lost if a machine is taken away, or partly if it is interrupted
+# Rows of a grid, which take a fraction of a second each, while starting a judgement takes several.
+MOST_UNTIMED_ROWS = 500
+FIRST_ROWS = 3  # rows of the first slice if time is short, because the time per row is not known yet
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Leg:
     task: Task
     baseline: Baseline
     contender: Baseline | Shipped
-    target: str = "none"  # what libraries of the ops that ship are built for, where they are the contender
+    target: str = "none"  # machine for which libraries of the shipped ops are built, if they are the contender
 
     @property
     def is_against_itself(self) -> bool:
@@ -74,7 +75,8 @@ class Leg:
                 contestant.published.orders(ops, Store())
 
     def skipped(self, row: Workload) -> str | None:
-        """Why a row of its ops is left out. One that a baseline declines is not: its verdict says so."""
+        """Return the reason why a row of the leg's ops is left out. A row that a baseline declines is not: its verdict
+        says so."""
         if isinstance(self.contender, Shipped) and row.op in self.contender.ops:
             return find_shipped_build(self.contender.ops, self.target).skips(row.op)
         return None
@@ -86,7 +88,7 @@ class Leg:
         return list(rows)
 
     def holds(self, verdict: Verdict) -> bool:
-        """Return whether a verdict is of this leg with the digests of today."""
+        """Return whether a verdict belongs to this leg, with the present digests."""
         return (verdict.task_digest, verdict.baseline_digest, verdict.candidate_digest) == (
             self.task.digest,
             self.baseline.digest,
@@ -94,23 +96,25 @@ class Leg:
         )
 
     def _digest_in(self, verdict: Verdict) -> str:
-        """As a judgement records it: of the ops that ship it knows those alone that a slice has rows of."""
+        """Return the digest as a judgement records it: of the shipped ops, it covers only those that a slice has rows
+        of."""
         if not isinstance(self.contender, Shipped):
             return self.contender.digest
         judged = tuple(sorted({row.op for row in verdict.rows}))
-        if judged not in self._digests:  # of every family that it has rows of, not of the leg's alone
+        if judged not in self._digests:  # the verdict's ops may belong to several families, not only to the leg's
             self._digests[judged] = Shipped.of(self.task).only(judged).digest
         return self._digests[judged]
 
     @cached_property
     def _digests(self) -> dict[tuple[str, ...], str]:
-        """By ops: to read their sources for every verdict of a large ledger would take minutes."""
+        """Digests by ops. Reading their sources for every verdict of a large ledger would take minutes."""
         return {}
 
 
 def legs_of(tasks: Sequence[Task], baseline: str, contenders: Sequence[str], target: str = "none") -> Iterator[Leg]:
-    """A leg for each family of the ops that ship: a changed kernel leaves the records of the others standing."""
-    if SHIPPED in contenders:  # all of their ops at once: to be asked takes a process seconds
+    """Return the legs, one for each family of the shipped ops: a changed kernel leaves the records of other families
+    valid."""
+    if SHIPPED in contenders:  # asked for all ops at once, because the process that answers takes seconds
         find_shipped_build(sorted({op for task in tasks for op in Shipped.of(task).ops}), target)
     for task in tasks:
         for name in contenders:
@@ -121,12 +125,12 @@ def legs_of(tasks: Sequence[Task], baseline: str, contenders: Sequence[str], tar
 
 @dataclass
 class Pace:
-    """How long rows take. A judgement's start weighs most on the few rows that a sweep begins with, so that all slices
-    count; and the last one by itself, where it was slower than they were."""
+    """The time that rows take. The start of a judgement weighs most on the few rows of a sweep's first slice, so all
+    slices count. The last slice counts alone if it was slower."""
 
     spent_s: float = 0.0
-    units: int = 0  # rows, times their sides
-    latest_s: float = 0.0  # of a unit
+    units: int = 0  # rows times sides
+    latest_s: float = 0.0  # time per unit in the last slice
 
     def note(self, seconds: float, units: int) -> None:
         self.spent_s, self.units, self.latest_s = self.spent_s + seconds, self.units + units, seconds / units
@@ -139,24 +143,27 @@ class Pace:
 
 @dataclass
 class Sweep:
-    """Legs, the rows that each is to be judged on, and the time there is."""
+    """Legs, the rows on which each is to be judged, and the available time."""
 
     legs: Sequence[Leg]
     rows: str
     device: str
     ledger: Path
     minutes: float = 0.0
-    rounds: int | None = None  # that a row is given at most
+    rounds: int | None = None  # maximum rounds of a row
     wait_s: float = 0.0
     clock: Callable[[], float] = time.monotonic
-    troubles: dict[tuple[str, str], str] = field(default_factory=dict)  # by leg and row: it could not be judged
-    _read: dict[str, tuple[int, list[Verdict]]] = field(default_factory=dict)  # by run, with its length then
+    # By leg and row: the reason why it could not be judged.
+    troubles: dict[tuple[str, str], str] = field(default_factory=dict)
+    # By run, with its length when it was read.
+    _read: dict[str, tuple[int, list[Verdict]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         checked_minutes(self.minutes)
 
     def outstanding(self, leg: Leg) -> list[Workload]:
-        """Rows without a verdict. One that failed has one; one that was interrupted or could not be judged has not."""
+        """Return the rows without a verdict. A failed row has one; an interrupted row, or one that could not be judged,
+        has none."""
         done = {row.id for verdict in self.verdicts(leg) for row in verdict.rows}
         return [row for row in leg.rows(self.rows) if row.id not in done]
 
@@ -167,8 +174,8 @@ class Sweep:
         return [v for v in found if v.evidence and leg.holds(v) and _kind(v.provenance["device"]) == _kind(self.device)]
 
     def _recorded(self) -> list[Verdict]:
-        """Every verdict of the ledger. A run that has not grown is not read again: a large ledger takes seconds, and
-        every leg asks for it several times."""
+        """Return every verdict of the ledger. A run that has not grown is not read again, because a large ledger takes
+        seconds and every leg needs it several times."""
         book = Ledger(self.ledger)
         for run in book.runs():
             size = book.run_size(run)
@@ -195,19 +202,19 @@ class Sweep:
                 pace.note(self.clock() - started, len(slice_) * sides)
 
     def _groups(self) -> Iterator[tuple[list[Leg], list[Workload]]]:
-        """Legs that are judged together, and rows that each of them waits for. A row that only some of them had a
-        verdict on, when time was up, takes none of the others out of company."""
+        """Yield legs that are judged together, with the rows that each still needs. If time was up when only some of
+        them had a verdict on a row, they are still judged together afterwards."""
         legs = list(self.legs)
         while legs:
             company, others = [legs[0]], []
             for leg in legs[1:]:
                 if not leg.may_join(legs[0]):
                     others.append(leg)
-                elif all(leg.sides != known.sides for known in company):  # what was asked for twice is judged once
+                elif all(leg.sides != known.sides for known in company):  # a duplicate request is judged once
                     company.append(leg)
             legs = others
             rows: dict[str, Workload] = {}
-            waits: dict[str, tuple[int, ...]] = {}  # by row: who for it
+            waits: dict[str, tuple[int, ...]] = {}  # by row: the legs that need it
             for number, leg in enumerate(company):
                 for row in self.outstanding(leg):
                     rows[row.id] = row
@@ -218,8 +225,8 @@ class Sweep:
     def _judged(
         self, legs: Sequence[Leg], rows: Sequence[Workload], progress: Progress, end: float
     ) -> Iterator[Verdict]:
-        """A slice. Legs that come to no verdict together are judged one by one; where one by itself cannot be judged
-        as a whole, its halves are, so that one row costs no other, and few of them a judgement by itself."""
+        """Judge a slice. Legs without a verdict in a common judgement are judged one by one. If a single leg cannot be
+        judged on a slice, its halves are, so that one row affects few others."""
         try:
             verdicts = self._judge(legs, rows, progress)
         except KernwrightError as trouble:
@@ -235,7 +242,7 @@ class Sweep:
                 yield from self._judged(some, part, progress, end)
 
     def _judge(self, legs: Sequence[Leg], rows: Sequence[Workload], progress: Progress) -> list[Verdict | None]:
-        """Of each leg, where it came to a verdict."""
+        """Return the verdict of each leg that came to one."""
         requests = [
             JudgeRequest(
                 task=str(leg.task.folder), candidate=None, baseline=leg.baseline.name,
@@ -254,8 +261,8 @@ class Sweep:
 def _parts(
     legs: Sequence[Leg], rows: Sequence[Workload], trouble: KernwrightError
 ) -> list[tuple[Sequence[Leg], Sequence[Workload]]]:
-    """What to judge in the place of what could not be judged at once. Rows that are too large for so many sides take
-    none of the others out of company."""
+    """Return the judgements that replace one that could not be made. Rows that are too large for so many sides leave
+    the other rows together."""
     large = [row for row in rows if isinstance(trouble, RowsTooLarge) and row.id in trouble.rows]
     if 0 < len(large) < len(rows):
         return [(legs, [row for row in rows if row not in large]), (legs, large)]

@@ -31,16 +31,16 @@ from kernwright.tasks.task import Task
 from kernwright.tasks.tensor import ConcreteTensor
 from kernwright.tasks.workload import Workload
 
-GAIN = 0.02  # less is noise
+GAIN = 0.02  # smaller gains are noise
 ROUNDS, LAST_ROUNDS = 5, 11
-CACHES, MOST_SETS = 3, 512  # sets of inputs exceed the cache so many times, unless they are tiny
-LEAST_SECONDS = 0.0015  # of one turn
+CACHES, MOST_SETS = 3, 512  # input sets exceed the cache this many times, unless they are tiny
+LEAST_SECONDS = 0.0015  # duration of one turn
 Side = TypeVar("Side")
 
 
 @dataclass(frozen=True)
 class Work:
-    """A situation, and the row that it is measured on."""
+    """A situation, and the row on which it is measured."""
 
     situation: Situation
     task: Task
@@ -49,7 +49,8 @@ class Work:
 
 @dataclass
 class Outcome:
-    """What came of a work: an entry, or why there is none; and configurations that failed, with the reason."""
+    """The result of a work: an entry, or the reason why there is none, and the configurations that failed, with
+    reasons."""
 
     work: Work
     entry: Entry | None = None
@@ -58,17 +59,19 @@ class Outcome:
 
 
 def triton_of(op: Op) -> Implementation | None:
-    """The implementation that configurations are for."""
+    """Return the implementation to which configurations apply."""
     own = dispatcher(op.name).implementations
     return next((each for each in own if (each.backend, each.contract) == ("triton", op.contract)), None)
 
 
 def placed(spec: ConcreteTensor, device: torch.device, values: Tensor | None = None) -> Tensor:
-    """A tensor as a row has it, strides, offset and all. Without values it is zeros, which any call can take."""
+    """Return a tensor laid out as its row says, with strides and offset. Without values it has zeros, which every call
+    accepts."""
     size = spec.offset + spec.span_bytes // spec.item_bytes
     base = torch.zeros(size, dtype=getattr(torch, spec.torch_dtype_name), device=device)
     if values is not None:
-        once = [slice(0, 1) if stride == 0 else slice(None) for stride in spec.strides]  # what is expanded lies once
+        # An expanded axis is stored once.
+        once = [slice(0, 1) if stride == 0 else slice(None) for stride in spec.strides]
         sizes = [1 if stride == 0 else size for size, stride in zip(spec.shape, spec.strides, strict=True)]
         base.as_strided(sizes, spec.strides, spec.offset).copy_(values[tuple(once)])
     return base.as_strided(spec.shape, spec.strides, spec.offset)
@@ -83,13 +86,13 @@ def blank_call(row: Workload, device: torch.device) -> Call:
 
 
 class TuningTrial:
-    """Of one work on one device."""
+    """The measurement of one work on one device."""
 
     def __init__(self, work: Work, device: torch.device) -> None:
         self.work, self.device, self.row = work, device, work.row
         self.op = work.task.op_of(work.row)
         own = triton_of(self.op)
-        assert own is not None  # such works alone are made
+        assert own is not None  # only works with a Triton implementation are made
         self._own = own
         generator = torch.Generator(device).manual_seed(0)
 
@@ -110,7 +113,7 @@ class TuningTrial:
 
     @cached_property
     def _sets(self) -> list[tuple[list[Any], dict[str, Any], tuple[Tensor, ...]]]:
-        """Tensors, scalars and outputs of as many calls as it takes to find none of them in the cache."""
+        """Return tensors, scalars and outputs of enough calls to exceed the cache."""
         cache = torch.cuda.get_device_properties(self.device).L2_cache_size if self.device.type == "cuda" else 0
         moved = self.row.fewest_bytes()
         count = min(MOST_SETS, 1 + CACHES * cache // moved)
@@ -128,14 +131,14 @@ class TuningTrial:
         self._own.function(*tensors, **scalars, out=outputs[0] if len(outputs) == 1 else outputs)
 
     def problem(self, configuration: Configuration) -> str | None:
-        """What is wrong with a configuration's results."""
+        """Return what is wrong with a configuration's results, or None."""
         given = self._sets[0]
         for output in given[2]:
-            output.fill_(float("nan"))  # what is not written shows
+            output.fill_(float("nan"))  # so that unwritten elements show
         try:
             with trying(configuration):
                 self._call(given)
-        except Exception as error:  # a compiler's, of any kind: this configuration is out, the others are not
+        except Exception as error:  # any error of the compiler excludes this configuration only
             return f"{type(error).__name__}: {error}".splitlines()[0][:200]
         for name, output, expected in zip(self.op.outputs, given[2], self._expected, strict=True):
             tolerance = self.work.task.tolerance_for(self.row.outputs[name].dtype)
@@ -152,13 +155,13 @@ class TuningTrial:
             own = clock(body, self.device)
 
         def seconds() -> float:
-            with trying(configuration):  # for the interpreter, which has no graph
+            with trying(configuration):  # the interpreter has no graphs
                 return own() / len(self._sets)
 
         return seconds
 
     def copy_seconds(self) -> float:
-        """Of a copy that moves as many bytes as the row must."""
+        """Return the time of a copy that moves as many bytes as the row must."""
         count, size = len(self._sets), whole_pages(self.row.fewest_bytes())
         buffers = [torch.zeros(size, dtype=torch.uint8, device=self.device) for _ in range(count + 1)]
 
@@ -207,7 +210,8 @@ def _us(seconds: float) -> float:
 
 
 def clock(body: Callable[[], None], device: torch.device) -> Callable[[], float]:
-    """Seconds of one go of it, whenever it is asked. On a GPU of a graph's replay, often enough for a clock to tell."""
+    """Return a function that measures the seconds of one run. On a GPU it replays a graph, often enough for the
+    clock."""
     if device.type != "cuda":
 
         def once() -> float:
@@ -218,7 +222,7 @@ def clock(body: Callable[[], None], device: torch.device) -> Callable[[], float]
         return once
 
     with torch.cuda.device(device):
-        body()  # compiled and loaded before it is captured
+        body()  # compiles and loads the kernel before the capture
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -240,7 +244,7 @@ def clock(body: Callable[[], None], device: torch.device) -> Callable[[], float]
 
 
 def medians(clocks: dict[Side, Callable[[], float]], rounds: int) -> dict[Side, float]:
-    """Every side has its turn in every round: a clock that drifts drifts for all."""
+    """Return the median of each side. All sides take a turn in every round, so that drift affects all of them."""
     found: dict[Side, list[float]] = {side: [] for side in clocks}
     for _ in range(rounds):
         for side, own in clocks.items():

@@ -1,8 +1,8 @@
-"""Tuner: a user's table of configurations, filled situation by situation from the rows of tasks.
+"""Tuner: fill a user's table of configurations from the rows of tasks, one situation at a time.
 
-What was measured is written at once, so that a tuner that was stopped goes on where it was. Compilers take most of the
-time: they run first, side by side, each in a process that launches the kernel once for Triton's own cache; nothing else
-is on the device while times are taken.
+Measurements are written at once, so that an interrupted tuner continues where it stopped. Compilation takes most of the
+time. It comes first, in parallel processes that each launch the kernel once for Triton's own cache. Nothing else runs
+on the device while times are taken.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ from kernwright.runtime.triton.tuning import (
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
-MOST_INTERPRETED = 2  # configurations, where they are tried for the procedure's sake
-COMPILERS_SHARE = 0.6  # of the minutes that were given
+MOST_INTERPRETED = 2  # number of configurations in the interpreter, where they only test the procedure
+COMPILERS_SHARE = 0.6  # share of the given minutes for compilation
 
 
 def candidates(situation: Situation) -> list[Configuration]:
-    """Those worth a try: each thread with 8 to 64 values, which hide the memory's latency and fit its registers."""
+    """Return the configurations worth a try: each thread has 8 to 64 values, which hide memory latency and fit its
+    registers."""
     width, whole = situation.width, power_of_two(max(situation.width, 16))
     if KERNELS[situation.op] is of_tiles:
         blocks = [block for block in (2048, 1024, 512, 256) if block <= whole and width % block == 0][:2] or [whole]
@@ -61,7 +62,7 @@ def candidates(situation: Situation) -> list[Configuration]:
     held = [(rows, whole, warps) for rows in (1, 2) for warps in (2, 4, 8, 16, 32) if whole <= HELD]
     held = [shape for shape in held if 8 <= shape[0] * whole // (32 * shape[2]) <= 64]
     pieces = [(1, block, warps) for block, warps in ((1024, 4), (2048, 8), (4096, 8), (4096, 16), (8192, 16))]
-    # Pieces with a rest, or beside few others, have nothing to set against reading a token again.
+    # Pieces with a remainder, or only a few pieces, gain nothing that outweighs reading a token again.
     pieces = [shape for shape in pieces if whole > HELD or (shape[1] < width and width % shape[1] == 0)]
     return _distinct([*held, *pieces[: 5 if whole > HELD else 2]])
 
@@ -188,7 +189,7 @@ class Tuner:
         try:
             own = candidates(work.situation)
             return TuningTrial(work, self.device).run(own if self.device.type == "cuda" else own[:MOST_INTERPRETED])
-        except Exception as error:  # such as too little memory; the other situations are still measured
+        except Exception as error:  # for example too little memory; the other situations are still measured
             return Outcome(work, problem=f"{type(error).__name__}: {error}".splitlines()[0])
         finally:
             if self.device.type == "cuda":
@@ -235,5 +236,5 @@ def _compile(row: Workload, configuration: Configuration, device: str) -> None:
         with trying(configuration), torch.no_grad():
             tensors, scalars = blank_call(row, torch.device(device)).parts
             own.function(*tensors, **scalars)
-    except Exception:  # of any compiler
+    except Exception:  # an error of any compiler
         return

@@ -13,8 +13,8 @@ Described = tuple[Any, ...]
 
 LONGEST_TEXT = 100  # a longer string is content (a prompt, a document), not a setting
 LONGEST_LIST = 64
-LONGEST_INNER_DICT = 16  # of a dict inside another value
-DEEPEST_LIST = 3  # of nested lists and dicts
+LONGEST_INNER_DICT = 16  # items of a dict inside another value
+DEEPEST_LIST = 3  # levels of nested lists and dicts
 LARGEST_INT = 2**63  # a larger number is content, not a setting
 ALIGNED = 256  # bytes; addresses with the same remainder are equally aligned for vectors and cache lines
 CONSTANTS = ("dtype", "layout", "memory_format")  # constants of torch, which are settings like numbers

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from kernwright.cli.output import say
 
 GAP = "  "
-LEAST_WIDTH = 24  # of the last column; a narrower terminal wraps the lines itself
+LEAST_WIDTH = 24  # width of the last column; a narrower terminal wraps the lines itself
 
 
 def print_columns(

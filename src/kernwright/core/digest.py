@@ -123,7 +123,7 @@ def _collect_function(function: Any, parts: dict[Any, str]) -> None:
 
 
 def is_define(decorator: ast.expr) -> bool:
-    """Whether a decorator is `define`: its arguments are the op's fields, which are facts of the digest."""
+    """Return whether a decorator is `define`. Its arguments are the op's fields, which the digest has as facts."""
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     return (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")) == "define"
 
@@ -171,7 +171,7 @@ def _is_set(cell: types.CellType) -> bool:
 
 
 def is_foreign(module: str) -> bool:
-    """Whether a module belongs to a published package, whose version the record names."""
+    """Return whether a module belongs to a published package, whose version the record names."""
     return module.partition(".")[0] in ("torch", "builtins", "math", "typing", "collections", "functools", "numpy")
 
 
@@ -281,5 +281,5 @@ def _c_code(text: str) -> str:
 
 
 def _begins_line(text: str, found: re.Match[str]) -> bool:
-    """Whether a `#` is a directive's: nothing but white space stands before it on its line."""
+    """Return whether a `#` starts a directive: only white space precedes it on its line."""
     return not text[: found.start()].rpartition("\n")[2].strip()

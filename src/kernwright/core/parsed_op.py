@@ -183,7 +183,8 @@ class ImportedName:
 
     @property
     def is_foreign_module(self) -> bool:
-        """Whether this is a module of a published package. Its file is looked up, so that nothing is imported."""
+        """Return whether this is a module of a published package. Its file is looked up, so that nothing is
+        imported."""
         dotted = f"{self.module}.{self.name}" if self.name else self.module
         top, _, rest = dotted.partition(".")
         if not is_foreign(dotted) or not rest:
@@ -316,7 +317,7 @@ def _bound(statement: ast.stmt) -> Iterator[tuple[str, Binding]]:
 
 
 def _is_usual(statement: ast.stmt) -> bool:
-    """Whether the names of a statement, and whether they are ops, follow from its text."""
+    """Return whether the names of a statement, and whether they are ops, follow from its text."""
     match statement:
         case ast.Expr(value=ast.Constant()) | ast.ClassDef():
             return True
@@ -339,7 +340,7 @@ def _is_usual(statement: ast.stmt) -> bool:
 
 
 def _is_known(module: str) -> bool:
-    """Whether a module is of ours, of Python or of a published package whose functions are no ops."""
+    """Return whether a module is ours, Python's or of a published package whose functions are no ops."""
     return module.partition(".")[0] in {PACKAGE, "torch", "numpy", *sys.stdlib_module_names}
 
 
@@ -351,7 +352,7 @@ def _literal(value: ast.expr | None) -> Any:
 
 
 def _is_optional(argument: ast.arg) -> bool:
-    """Whether an argument may be None. Raises NeedsImport unless it is annotated as a tensor."""
+    """Return whether an argument may be None. Raises NeedsImport unless it is annotated as a tensor."""
     annotation = ast.unparse(argument.annotation) if argument.annotation else ""
     if annotation in TENSORS:
         return False

@@ -108,7 +108,7 @@ def _is_own_function(value: object, module: ModuleType) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, ValidationError):  # of the arguments of @define
+    if isinstance(error, ValidationError):  # an error in the arguments of @define
         return "; ".join(str(problem["msg"]).removeprefix("Value error, ") for problem in error.errors())
     return f"{type(error).__name__}: {error}"
 

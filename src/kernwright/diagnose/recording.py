@@ -22,9 +22,12 @@ def read_recording(path: Path, progress: Callable[[float], None] | None = None) 
     if path.suffix in REPORT_SUFFIXES:
         with export_report(path) as export:
             return read_export(export)
-    if path.suffix in SQLITE_SUFFIXES or _starts_as_sqlite(path):
-        return read_export(path)
-    return read_trace(path, progress)
+    return read_trace(path, progress) if is_chrome_trace(path) else read_export(path)
+
+
+def is_chrome_trace(path: Path) -> bool:
+    """Return whether a file is read as a Chrome trace, by its name and its first bytes."""
+    return path.suffix not in (*REPORT_SUFFIXES, *SQLITE_SUFFIXES) and not _starts_as_sqlite(path)
 
 
 def _starts_as_sqlite(path: Path) -> bool:

@@ -82,7 +82,7 @@ class _BoundedGzip(gzip.GzipFile):
 
 
 class _BoundedXz(lzma.LZMAFile):
-    """As _BoundedGzip. Unpacking also refuses a dictionary that needs too much memory."""
+    """Like _BoundedGzip, for LZMA. Unpacking also refuses a dictionary that needs too much memory."""
 
     ceiling = 0
 

@@ -13,7 +13,7 @@ from kernwright.core.op import Op
 
 _SETS = ("scale0", "shift0", "gate0", "scale1", "shift1", "gate1")
 _PICKED = {**dict.fromkeys(_SETS, "B D"), "index": "B S :i32"}
-_SPLIT = ("q_cos", "q_sin", "k_cos", "k_sin")  # of one head, as wide as the token
+_SPLIT = ("q_cos", "q_sin", "k_cos", "k_sin")  # rotations of one head, as wide as the token
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ USUAL: dict[str, UsualShapes] = {
 
 
 def usual_shape(op: Op, name: str, first: Sequence[int]) -> tuple[list[int], str | None]:
-    """Of a tensor beside a first one of these sizes; no dtype: the first one's."""
+    """Return the sizes and the dtype of a tensor that goes with a first tensor of these sizes. None: its dtype."""
     if own := USUAL.get(op.name, UsualShapes()).of(name, first):
         return own
     return list(first) if name in op.activations else list(first[-1:]), None

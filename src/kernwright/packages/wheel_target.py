@@ -12,7 +12,7 @@ from kernwright.core.errors import KernwrightError
 
 PYTHONS = ("3.11", "3.12")
 DEFAULT_PLATFORM = "manylinux_2_28_x86_64"
-_OLDEST_GLIBC = 17  # that of manylinux2014, for which pip accepts older wheels by itself
+_OLDEST_GLIBC = 17  # glibc of manylinux2014, for which pip accepts older wheels
 
 
 class WheelTarget(BaseModel):

@@ -39,7 +39,7 @@ AXIS_HEIGHT = 26.0
 CAPTION_HEIGHT = 20.0
 VALUE_WIDTH = 196.0
 LABEL_CHARACTERS = 42  # a longer row id is shortened in the plot; the table beside it has all of it
-CHARACTER_WIDTH = 7.1  # of the page's fixed-width font at the plots' size
+CHARACTER_WIDTH = 7.1  # width of a character in the page's fixed-width font, at the plots' size
 TICK_GAP = 46.0  # closer tick labels would run into each other
 ROUND_STEPS = ((1,), (1, 2, 5), (1, 2, 3, 5, 7), (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8))
 REACH = (
@@ -67,7 +67,7 @@ class LogScale:
         return self.left + share * (self.right - self.left)
 
     def ticks(self) -> list[float]:
-        """The finest of some round spacings whose labels still stand apart; 1 is a tick of every one."""
+        """Return the ticks with the finest of some round spacings at which labels do not touch. 1 is always a tick."""
         decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         spacings = [[step * 10.0**decade for decade in decades for step in steps] for steps in ROUND_STEPS]
         spacings += [_multiples(step, self.low, self.high) for step in (0.5, 0.25, 0.1, 0.05, 0.02)]
@@ -133,13 +133,14 @@ def bandwidth_plot(rows: Sequence[RowVerdict], decides: Metric, key: str, narrow
 
 
 def deciding_result(row: RowVerdict, decides: Metric) -> MetricResult | None:
-    """The row's figures where they can be drawn at all."""
+    """Return the row's figures if they can be drawn."""
     result = row.metrics.get(decides)
     return result if isinstance(result, MetricResult) and 0 < result.ratio < math.inf else None
 
 
 def copy_shares(row: RowVerdict, decides: Metric) -> tuple[float, float] | None:
-    """Candidate's and baseline's bandwidth over the copy's; all move the same bytes, so the times alone say it."""
+    """Return candidate's and baseline's bandwidth over the copy's. All move the same bytes, so the ratios of times
+    suffice."""
     result = deciding_result(row, decides)
     if result is None or not row.fastest_copy_us or min(result.candidate_us, result.baseline_us) <= 0:
         return None
@@ -275,7 +276,8 @@ def text_at(words: str, x: float, y: float, kind: str, anchor: str = "start", ho
 
 
 def element(tag: str, *children: str, kind: str = "", **attributes: str | float) -> Markup:
-    """One element of a class, its words escaped; numbers in hundredths, so that equal plots are equal bytes."""
+    """Return an element of a class with escaped text. Numbers have two decimals, so that equal plots have equal
+    bytes."""
     named = ({"class": kind} if kind else {}) | {name.replace("_", "-"): value for name, value in attributes.items()}
     given = "".join(
         f' {name}="{value:.2f}"' if isinstance(value, float) else f' {name}="{escape(plain(value, newlines=True))}"'
@@ -286,7 +288,7 @@ def element(tag: str, *children: str, kind: str = "", **attributes: str | float)
 
 
 def magnitude(value: float) -> str:
-    """A positive figure to about four places, so that columns of times and ratios line up."""
+    """Return a positive figure with about four significant digits, so that columns of times and ratios align."""
     if not math.isfinite(value):
         return "not finite"
     if value != 0 and not 1e-3 <= abs(value) < 1e7:
@@ -296,7 +298,7 @@ def magnitude(value: float) -> str:
 
 
 def interval_text(interval: tuple[float, float] | None) -> str:
-    """Both ends; the judge writes an interval that it could not bound as one from 0, or to a thousand million.
+    """Return both ends of an interval. The judge writes an unbounded one from 0, or to a thousand million.
 
     A quick run's headline has none.
     """

@@ -123,7 +123,7 @@ class Fault(NamedTuple):
     """Rows that are incorrect, tampered with or failed for one reason."""
 
     outcome: Outcome
-    reason: str  # of the first row; others may differ in the sizes that it names
+    reason: str  # the first row's reason; those of others may differ in sizes
     rows: list[str]
 
 

@@ -1,1 +1,1 @@
-"""What a contributor would otherwise write by hand: templates, and how they enter a checkout whole or not at all."""
+"""Templates of a new op family, and the code that adds it to a checkout completely or not at all."""

@@ -1,4 +1,4 @@
-"""Checkout: a clone of the project that a new family is written into, whole or not at all."""
+"""Checkout: a clone of the project to which a new family is added, completely or not at all."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Checkout:
             for there in (OPS / word, OPS / f"{word}.py"):
                 if (self.root / there).exists():
                     raise KernwrightError(f"{there} exists already", "choose another name")
-        # pytest imports a test by its bare name: two of one name, in any two folders, are an error.
+        # pytest imports a test by its bare name, so two tests of one name in any two folders are an error.
         for place in new.files():
             if place.is_relative_to(TESTS) and (found := sorted((self.root / "tests").rglob(place.name))):
                 raise KernwrightError(
@@ -63,7 +63,7 @@ class Checkout:
                 )
 
     def add(self, new: Family) -> list[PurePosixPath]:
-        """Writes everything beside its place and moves it there at the end, the index last. Gives the new files."""
+        """Write all files next to their places and then move them there, the index last. Return the new files."""
         self.refuse_taken(new)
         files = new.files()
         index = self.index.with_family(new)
@@ -89,15 +89,16 @@ class Checkout:
         return list(files)
 
     def _move(self, staging: Path, whole: list[PurePosixPath]) -> None:
-        """What was moved goes away again if anything behind it fails, an interrupt too: none of it was there before."""
+        """Move the files to their places. If a move fails or is interrupted, remove the moved files, because none
+        existed before."""
         try:
             for place in whole:
                 (staging / place).rename(self.root / place)
             (staging / INDEX).replace(self.root / INDEX)
         except BaseException:
-            if (staging / INDEX).exists():  # else the interrupt came when all was done
+            if (staging / INDEX).exists():  # otherwise the interrupt came after the last move
                 for place in whole:
-                    if not (staging / place).exists():  # it was moved, so what lies there is ours
+                    if not (staging / place).exists():  # it was moved, so this file is ours
                         _remove(self.root / place)
             raise
 
@@ -149,7 +150,7 @@ class Index:
 
 
 def _line_for(own: Any, ordered: Sequence[tuple[Any, ast.expr | ast.stmt]]) -> int:
-    """How many lines stand before it: all up to the first node whose name is to follow."""
+    """Return the number of lines before the new one: up to the first node whose name sorts after it."""
     after = [node for name, node in ordered if name > own]
     if after:
         return after[0].lineno - 1

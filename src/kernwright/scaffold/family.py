@@ -1,7 +1,7 @@
-"""Family: one new op with all that a family of ops has (definition, kernels, tests), written out of templates.
+"""Family: a new op with all files of an op family (definition, kernels, tests), written from templates.
 
-The templates are plain text with `$op` and `$family` in it. What they become passes the project's own lint and types,
-for every name that `Family.named` lets through.
+The templates are plain text with `$op` and `$family` in it. Their results pass the project's own lint and types, for
+every name that `Family.named` accepts.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from kernwright.core.errors import KernwrightError
 
 TEMPLATES = Path(__file__).parent / "templates"
 OPS, TESTS = PurePosixPath("src/kernwright/ops"), PurePosixPath("tests/ops")
-LONGEST = 32  # letters of a name: with more of them the lines that hold it would be laid out in another way
+LONGEST = 32  # letters of a name: a longer name would change the layout of lines
 
 
 @dataclass(frozen=True)
 class Family:
-    """Names of an op and of its family that can stand in Python, in C++ and in the generated files."""
+    """Names of an op and of its family that are valid in Python, in C++ and in the generated files."""
 
     op: str
     name: str
@@ -52,7 +52,7 @@ class Family:
         return cls(op, name)
 
     def files(self) -> dict[PurePosixPath, str]:
-        """By their place in a checkout."""
+        """The files by their place in a checkout."""
         return dict(self._written())
 
     @property
@@ -72,12 +72,12 @@ class Family:
 
 
 def in_import_order(module: str) -> list[tuple[int, str]]:
-    """The order in which the linter wants imports: by letters, numbers by their value."""
+    """Sort imports as the linter does: by letters, and numbers by value."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", module) if part]
 
 
 def _with_sorted_imports(text: str) -> str:
-    """Where a family's modules stand among others follows from its name."""
+    """Sort the imports of a family's modules, whose order depends on its name."""
     lines: list[str] = []
     for is_import, run in groupby(text.splitlines(keepends=True), lambda line: line.startswith("from ")):
         own = list(run)
@@ -86,7 +86,8 @@ def _with_sorted_imports(text: str) -> str:
 
 
 def _words() -> set[str]:
-    """Every name in the generated Python but the op's own: `def launch` would hide another launch."""
+    """Return every name in the generated Python except the op's own: for example, `def launch` would hide another
+    launch."""
     stranger = "name_of_the_op"
     texts = [text for place, text in Family(stranger, "family").files().items() if place.suffix == ".py"]
     tokens = (token for text in texts for token in tokenize.generate_tokens(StringIO(text).readline))

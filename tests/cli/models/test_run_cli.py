@@ -114,6 +114,17 @@ def test_the_gate_discards_the_numbers_of_a_run(place: Place) -> None:
     assert late.returncode == 1 and place.filed() == [] and not own.exists(), "a program that has succeeded"
 
 
+def test_a_run_without_its_expected_kernels_is_void(place: Place) -> None:
+    expected = ("--expect-kernel", "norm_scale_shift", "--expect-kernel", "^triton_")
+    command = ("--", "sglang", "generate", "--profile")
+    assert place.run(*expected, *command, KERNELS="gemm norm_scale_shift<256>/triton_poi_fused_add").returncode == 0
+    (path,) = place.filed()
+    void = place.run("--expect-kernel", "silu", *command, KERNELS="gemm triton_poi_fused_add")
+    assert void.returncode == 1 and "silu" in void.stderr and "gemm" in void.stderr and place.filed() == [path]
+    other = place.run("--expect-kernel", "gemm", "--trace", "elsewhere", *command, KERNELS="gemm")
+    assert other.returncode == 1 and "elsewhere" in other.stderr and place.filed() == [path]
+
+
 def test_a_program_without_a_dump_is_timed_as_a_whole(place: Place) -> None:
     assert place.run("--label", "try", "--", "sh", "-c", "exit 0").returncode == 0
     (path,) = place.filed()
@@ -187,6 +198,8 @@ def test_a_command_for_another_machine_is_shown_with_what_is_missing_here(place:
         ("--preset", "flux", "--dry-run", "--", "--backend=diffusers"),
         ("--torch-compile", "--", "true"),
         ("--label", "a/b", "--", "true"),
+        ("--expect-kernel", "gemm", "--", "true"),
+        ("--expect-kernel", "gemm(", "--trace", "x.json", "--", "true"),
         (),
     ],
 )

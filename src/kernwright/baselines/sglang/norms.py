@@ -29,7 +29,7 @@ def cute_width(signature: Signature) -> str | None:
 
 
 def cute_affine(signature: Signature) -> str | None:
-    """Its layer norm silently ignores a weight without a bias; its RMS norm, any bias."""
+    """sglang's layer norm silently ignores a weight without a bias, and its RMS norm ignores any bias."""
     layer = signature.scalars["norm_type"] == "layer"
     if layer and ("weight" in signature) != ("bias" in signature):
         return "its layer norm takes weight and bias, or neither"
@@ -126,7 +126,7 @@ def rms_norm(one_pass: Function, rmsnorm: Function) -> Function:
 
 
 def behind_residual(signature: Signature) -> str | None:
-    """Its function for LayerNorms takes no residual, and the one for RMS norms returns no sum without one."""
+    """sglang's function for LayerNorms takes no residual, and the one for RMS norms returns no sum without one."""
     if signature.scalars["norm_type"] != "rms":
         return "it has RMS norms behind a residual, and no LayerNorm"
     if "residual" not in signature:

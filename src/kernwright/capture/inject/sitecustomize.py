@@ -1,7 +1,7 @@
-"""Run by every Python that `kernwright capture` starts, before the program: this folder stands first in PYTHONPATH.
+"""Run by every Python that `kernwright capture` starts, before the program: this folder is first in PYTHONPATH.
 
-It begins to record, steps out of sys.path, and hands over to the sitecustomize that would have run without it. The
-variables stay as they are, so that the program's children record as well.
+It starts to record, removes itself from sys.path, and continues with the sitecustomize that would have run without it.
+The environment stays as it is, so that the program's children record as well.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import importlib.util
 import os
 import sys
 
-PACKAGE = "_kernwright_capture"  # a name of its own: the program may import kernwright, and another version of it
+PACKAGE = "_kernwright_capture"  # a name of its own, because the program may import another version of kernwright
 
 
 def _begin() -> None:
@@ -37,7 +37,8 @@ def _hand_over() -> None:
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != here]  # noqa: PTH100
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or spec.loader is None:
-        raise ImportError("no sitecustomize", name="sitecustomize")  # what `site` expects where there is none
+        # `site` expects this error if there is no such module.
+        raise ImportError("no sitecustomize", name="sitecustomize")
     module = importlib.util.module_from_spec(spec)
     sys.modules["sitecustomize"] = module
     spec.loader.exec_module(module)

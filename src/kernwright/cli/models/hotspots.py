@@ -27,6 +27,9 @@ def hotspots(
         typer.Option(metavar="FILE", help="TOML file with fast paths of your own; repeatable"),
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="write one HTML page with plots and tables")] = None,
+    perfetto: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write the trace with hotspots and gaps as tracks, for Perfetto")
+    ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="print Markdown tables")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object with all figures")] = False,
 ) -> None:
@@ -43,8 +46,9 @@ def hotspots(
     if markdown and as_json:
         raise KernwrightError("--markdown and --json exclude each other", "choose one of them")
     least_share = percent_given(least)
-    if html is not None:
-        refuse_unwritable(html)
+    for written in (html, perfetto):
+        if written is not None:
+            refuse_unwritable(written)
     known = shipped_catalogue(catalogue or ())
     diagnosis = diagnose(read_recording(trace), known)
     if html is not None:
@@ -52,6 +56,11 @@ def hotspots(
 
         write_diagnosis(diagnosis, html, f"Hotspots of {trace.name}", least_share)
         say(f"kernwright: page in {html}", err=True)
+    if perfetto is not None:
+        from kernwright.diagnose.perfetto.annotated_trace import write_annotated
+
+        write_annotated(diagnosis, perfetto)
+        say(f"kernwright: trace in {perfetto}; open it on https://ui.perfetto.dev", err=True)
     show_diagnosis(diagnosis, least_share, markdown=markdown, as_json=as_json)
 
 

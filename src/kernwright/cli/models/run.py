@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kernwright.diagnose.program_run.watched_program import ProgramEnding
 
 STOPPED = 1  # exit status if the native gate stopped the program
-NO_DUMP = 1  # exit status if the program succeeded without writing its perf dump
+VOID = 1  # exit status if the program succeeded without its perf dump or without an expected kernel
 
 
 def run(
@@ -72,6 +72,13 @@ def run(
     strict: Annotated[
         bool, typer.Option("--strict", help="stop if an op of Kernwright falls back to its reference")
     ] = False,
+    expect_kernel: Annotated[
+        list[str] | None,
+        typer.Option(metavar="REGEX", help="kernel that the trace of the run must have, else it is void; repeatable"),
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="trace or folder of traces that the program writes; default: that of sglang")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the command and run nothing")] = False,
 ) -> None:
     """Run a program as a benchmark. Stop it if its output says that it does not use the native backend.
@@ -82,8 +89,9 @@ def run(
     original, and a sample of the others is compared with it. The candidate runs in the program's own process, so that
     the result is no verdict.
 
-    Exit status: that of the program; 1 if the native gate stopped it, if it did not write its perf dump, or if a swap
-    failed: its function was not found or never called, no call was covered, or results differ.
+    Exit status: that of the program; 1 if the native gate stopped it, if it did not write its perf dump or lacks an
+    expected kernel, or if a swap failed: its function was not found or never called, no call was covered, or results
+    differ.
     """
     from dataclasses import replace
 
@@ -107,7 +115,18 @@ def run(
         if not command:
             raise KernwrightError("no program was named", "write it after --: kernwright run -- sglang generate ...")
         request = RunRequest(command=command, label=label, offline=offline)
-    request = replace(request, gpus=gpus, allow_busy=allow_busy, strict=strict)
+    request = replace(
+        request,
+        gpus=gpus,
+        allow_busy=allow_busy,
+        strict=strict,
+        expected_kernels=expect_kernel or (),
+        trace=trace,
+    )
+    if expect_kernel and swap:
+        raise KernwrightError(
+            "--expect-kernel cannot be combined with --swap", "look for the kernel in a run of its own"
+        )
     if turns and not swap:
         raise KernwrightError("--turns needs --swap", "name a function and its candidate with --swap")
     if dry_run:
@@ -183,7 +202,7 @@ def _finish(outcome: RunOutcome) -> None:
         _tell(f"perf dump: {outcome.filed}: {_times(outcome.dump)}")
     if outcome.problem is not None:
         _tell(str(outcome.problem))
-        end_like(NO_DUMP)
+        end_like(VOID)
     end_like_program(ending)
 
 

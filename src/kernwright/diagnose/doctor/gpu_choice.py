@@ -50,7 +50,7 @@ def choose_gpus(count: int, gpus: Sequence[Gpu], environment: Mapping[str, str],
         users = "; ".join(f"GPU {gpu.index}: {gpu.in_use}" for gpu in candidates if not gpu.is_idle)
         raise EnvironmentProblem(
             f"the run needs {count} idle GPU(s), but {len(idle)} of {len(candidates)} are idle: {users}",
-            "wait until they have ended, end them, or measure all the same with --allow-busy",
+            "wait until they have ended, or end them; `kernwright run --allow-busy` measures all the same",
         )
     if named is not None:
         return GpuChoice(tuple(wanted), {})

@@ -12,24 +12,26 @@ from kernwright.diagnose.program_run.command_options import OWN_PERF_DUMP, PERF_
 
 _REMEDY = "look for an error in its output; a dump of an earlier run in the same file does not count"
 
+FileState = tuple[int, int, int]
+
 
 class DumpFile:
     """The file in which a command writes its perf dump, and what it held before the run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._before = _state(path)
+        self._before = state_of(path)
 
     def read(self) -> PerfDump:
         """Return the dump of the run. Raise KernwrightError if the run did not write one."""
-        state = _state(self.path)
+        state = state_of(self.path)
         if state is None or state == self._before:
             raise KernwrightError(f"the program ended without writing its perf dump to {self.path}", _REMEDY)
         return read_dump(self.path)
 
     def discard(self) -> None:
         """Remove the dump that the run has written."""
-        if _state(self.path) != self._before:
+        if state_of(self.path) != self._before:
             self.path.unlink(missing_ok=True)
 
 
@@ -47,7 +49,8 @@ def with_dump(command: Sequence[str], usual: Path) -> tuple[list[str], DumpFile 
     return [*command, PERF_DUMP, str(usual)], DumpFile(usual)
 
 
-def _state(path: Path) -> tuple[int, int, int] | None:
+def state_of(path: Path) -> FileState | None:
+    """Return what tells a file from the same file before it was written again, or None if there is none."""
     try:
         found = path.stat()
     except OSError:

@@ -25,6 +25,7 @@ from kernwright.diagnose.program_run.environment import (
     added_variables,
     is_on,
 )
+from kernwright.diagnose.program_run.kernel_census import census_of
 from kernwright.diagnose.program_run.native_gate import SGLANG_SIGNS, STRICT_SIGNS
 from kernwright.diagnose.program_run.program_python import folder_name, program_libraries
 from kernwright.diagnose.program_run.watched_program import ProgramEnding, run_watched
@@ -43,6 +44,8 @@ class RunRequest:
         gpus: number of idle GPUs; None: as many as the command asks for, or one.
         workload, settings: what the run computes and how, for its provenance.
         problems: what is missing here; the run is refused.
+        expected_kernels: regular expressions; the trace of the run must have a kernel of each.
+        trace: where the program writes its trace; None: where sglang does.
     """
 
     command: Sequence[str]
@@ -56,6 +59,8 @@ class RunRequest:
     workload: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     problems: Sequence[KernwrightError] = ()
+    expected_kernels: Sequence[str] = ()
+    trace: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +69,7 @@ class RunOutcome:
 
     Attributes:
         filed: the perf dump's file, or None.
-        problem: why there is no perf dump although the program succeeded.
+        problem: why there is no perf dump although the program succeeded, such as a kernel that it did not launch.
         disturbances: who else used the run's GPUs when it ended.
     """
 
@@ -112,6 +117,7 @@ def run_program(request: RunRequest) -> RunOutcome:
     """
     ready, environment = ready_run(request)
     is_strict = is_on(environment, STRICT_VARIABLE)
+    census = census_of(request.expected_kernels, request.trace, request.command, environment)
     with tempfile.TemporaryDirectory(prefix="kernwright-run-") as scratch:
         command, file = with_dump(request.command, Path(scratch, "perf.json"))
         ending = run_watched(command, environment, SGLANG_SIGNS + (STRICT_SIGNS if is_strict else ()))
@@ -121,6 +127,8 @@ def run_program(request: RunRequest) -> RunOutcome:
             return RunOutcome(ending=ending)
         disturbances = ready.disturbances()
         try:
+            if census is not None:
+                census.check()
             dump = _dump(request, file, ending)
             if dump is None:
                 return RunOutcome(ending=ending, disturbances=disturbances)
@@ -130,6 +138,8 @@ def run_program(request: RunRequest) -> RunOutcome:
                 dump.kernwright.label = request.label
             filed = file_dump(dump)
         except KernwrightError as error:
+            if file is not None:
+                file.discard()
             return RunOutcome(ending=ending, problem=error, disturbances=disturbances)
     return RunOutcome(ending=ending, dump=dump, filed=filed, disturbances=disturbances)
 

@@ -47,7 +47,7 @@ from kernwright.judge.system.processors import SPARE_PROCESSORS
 from kernwright.judge.system.sandbox import Sandbox
 
 START_DEADLINE_S = 120.0
-CALL_DEADLINE_S = 120.0  # of one untimed call, which may compile
+CALL_DEADLINE_S = 120.0  # limit of one untimed call, which may compile
 BUILD_DEADLINE_S = 300.0
 DEVICE_DEADLINE_S = 30.0  # for the device to finish what a call has started
 DYING_S = 0.5

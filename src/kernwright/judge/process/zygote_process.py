@@ -19,7 +19,7 @@ from kernwright.judge.protocol.orders import WorkerOrders
 
 START_DEADLINE_S = 120.0
 FORK_DEADLINE_S = 30.0
-NO_DRIVER = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}  # or a module that asks torch for a GPU starts the driver
+NO_DRIVER = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}  # otherwise a module that asks torch for a GPU starts the driver
 
 
 class NoZygote(Exception):

@@ -52,7 +52,7 @@ class Channel:
         """The next frame, and up to `most` descriptors that came with it, without going to sleep: being woken takes
         longer, and less evenly, than what is timed here. As few calls of the kernel as can be, for the same reason."""
         end = time.monotonic() + deadline_s
-        self.connection.settimeout(None)  # or Python waits by itself, and asleep
+        self.connection.settimeout(None)  # otherwise Python itself waits, and sleeps
         while True:
             try:
                 first, beside, _, _ = self.connection.recvmsg(HEADER.size, _room(most), socket.MSG_DONTWAIT)

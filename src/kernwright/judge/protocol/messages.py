@@ -15,7 +15,7 @@ from kernwright.judge.protocol.isolation import Isolation
 from kernwright.judge.protocol.orders import JudgeMessage, RowSignature, SideOrders, TensorPlacement, WorkerOrders
 
 MOST_TEXT = 4000
-MOST_FRAMES = 4  # of an error's traceback
+MOST_FRAMES = 4  # frames of an error's traceback
 
 
 def printable(text: object) -> str:
@@ -157,7 +157,7 @@ class RegionAddress(WorkerAnswer):
 
 
 class LoopAnswer(WorkerAnswer):
-    """Whether the loop without Python exists; if not, the reason."""
+    """Whether the native loop exists; if not, the reason."""
 
     unavailable: Text | None = None
 

@@ -59,7 +59,7 @@ class TensorPlacement(JudgeMessage):
 
 
 class WorkerOrders(JudgeMessage):
-    """What a new worker process needs to start."""
+    """The settings that a new worker process needs to start."""
 
     threads: int
     sandbox: str  # `Sandbox.as_argument`
@@ -71,7 +71,7 @@ class WorkerOrders(JudgeMessage):
 
 
 class SanitizerOrders(JudgeMessage):
-    """What the program under compute-sanitizer calls, and the file that it logs its calls to."""
+    """The calls of the program under compute-sanitizer, and the file in which it logs them."""
 
     side: SideOrders
     sandbox: str  # `Sandbox.as_argument`

@@ -61,7 +61,7 @@ class Quad:
     secured_ns: dict[SideName, tuple[int, int]] = field(default_factory=dict)
     moved: dict[SideName, int] = field(default_factory=dict)
     released_ns: dict[SideName, tuple[float, ...]] = field(default_factory=dict)
-    event_ns_per_call: dict[SideName, tuple[float, float]] = field(default_factory=dict)  # of trusted sides
+    event_ns_per_call: dict[SideName, tuple[float, float]] = field(default_factory=dict)  # times of trusted sides
     overhead_ns: tuple[float, float] = (0.0, 0.0)
 
     def of(self, roles: Mapping[SideName, Role], longer: float = 1.0) -> Sample:

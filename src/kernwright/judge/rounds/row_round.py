@@ -55,7 +55,7 @@ class RowRound:
     row: Workload
     pairs: Sequence[PairState]
     suspects: Sequence[SideName]
-    number: int  # of the round
+    number: int  # number of the round
     sessions: dict[SideName, Session] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

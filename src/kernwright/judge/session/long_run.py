@@ -59,7 +59,7 @@ class LongRun:
         self.timed_call_s = timed_call_s
         self.calls = 0
         self._planned_calls = rng.randint(FEWEST_CALLS, MOST_CALLS)
-        self._call_s = BLOCK_S  # of the last block; at first each slot is called once
+        self._call_s = BLOCK_S  # time per call in the last block; at first each slot is called once
         self._worker_s = self._excess_s = 0.0
         self._started = time.monotonic(), time.process_time()
         self._known: dict[int, Outputs] = {}  # verified outputs in host memory, by content

@@ -46,7 +46,7 @@ class AllowedPaths:
 
 @dataclass(frozen=True)
 class LandlockState:
-    """What this version of landlock restricts."""
+    """The restrictions that this version of landlock supports."""
 
     version: int
     tcp: bool

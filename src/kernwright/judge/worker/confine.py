@@ -51,7 +51,7 @@ def confine(sandbox: Sandbox, parent: int) -> Isolation:
     _limit_processes(sandbox, isolation, namespace)
     _give_up_privileges(isolation)
     prctl(PR_SET_DUMPABLE, 1)  # a change of user or rights resets this, but the judge reads our memory
-    isolation.dies_with_judge = die_with(parent)  # and resets the parent-death signal
+    isolation.dies_with_judge = die_with(parent)  # this also resets the parent-death signal
     closed = _close_files(sandbox, isolation)
     filtered = _refuse_calls(sandbox, isolation)
     _describe_network(sandbox, isolation, namespace, closed, filtered)

@@ -1,8 +1,5 @@
-"""What Triton kernels over tokens share: where tokens and modulations lie, their statistics, and a program's shape.
-
-A kernel takes tokens as (data, batch step, token step) and modulations as (data, batch step, token step, tokens a row,
-channel step); what a call does not have is None, and the kernel is compiled without it.
-"""
+"""Shared parts of Triton kernels over tokens: addresses of tokens and modulations, statistics, and a program's
+shape."""
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 from __future__ import annotations
@@ -33,7 +30,7 @@ class Shape:
 
     @cached_property
     def options(self) -> dict[str, int | bool]:
-        """As kernels call them."""
+        """The options of a launch, by the names of the kernels' parameters."""
         return {"ROWS": self.rows, "BLOCK": self.block, "HELD_WHOLE": self.held_whole, "num_warps": self.warps}
 
 
@@ -128,10 +125,7 @@ def affine(normed, weight, bias, column, inside):
 
 @triton.jit
 def held_statistics(value, mask, width, eps, RMS: tl.constexpr):
-    """Of tokens held whole: what is taken from each value, and what the rest is multiplied with.
-
-    Far from zero a mean is off by its own roundings; the mean of what it leaves is what it lacks.
-    """
+    """For tokens held whole, return the value to subtract from each element and the factor for the rest."""
     mean = tl.zeros([value.shape[0], 1], tl.float32)
     lacking = mean
     if not RMS:

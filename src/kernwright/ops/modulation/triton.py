@@ -146,7 +146,7 @@ def broadcast_add(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
     if y.numel() == 0:
         return y
     own = folded_sum(a, b, y.stride())
-    assert own is not None  # as the requirements, and the check of `out`, have it
+    assert own is not None  # guaranteed by the requirements and the check of `out`
     sizes = (own.batch.size, own.token.size, own.last.size)
     between = (own.batch.x, own.token.x, own.batch.y, own.token.y)
     rows = ModulationLayout(own.batch.shift, own.token.shift, 1, own.last.shift)

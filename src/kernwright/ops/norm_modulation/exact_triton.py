@@ -39,7 +39,7 @@ def _multiplied(value, factor, DTYPE: tl.constexpr, ROUNDS: tl.constexpr, CASTS:
 
 @triton.jit
 def _value(x, residual, gate, column, mask, ROUNDS_GATED: tl.constexpr, CASTS_GATE: tl.constexpr):
-    """What is normed, rounded as it is returned."""
+    """Return the normed values, rounded to the returned dtype."""
     value = wide(x, column, mask)
     if residual is not None:
         if gate is not None:
@@ -133,7 +133,7 @@ def norm_modulated_exactly(
 
 
 def _roundings(factor: Tensor | None, x: Tensor) -> tuple[bool, bool]:
-    """Whether the product with it rounds to x's dtype, and whether it is cast to that before."""
+    """Return whether the product with it rounds to x's dtype, and whether it is cast to that dtype before."""
     if factor is None or x.dtype == torch.float32:
         return False, False
     is_number, is_alike = factor.ndim == 0, factor.dtype == x.dtype

@@ -40,7 +40,7 @@ from kernwright.runtime.call import Call
 from kernwright.runtime.implementation import Launch, Requirement
 
 FEWEST_ROWS, FEWEST_ELEMENTS, EPS = 512, 2**22, 1e-6
-_shown_widths: dict[tuple[str, torch.dtype], set[int]] = defaultdict(set)  # of CUDA kernels, by op
+_shown_widths: dict[tuple[str, torch.dtype], set[int]] = defaultdict(set)  # widths of CUDA kernels, by op
 
 
 def is_plain_layer_norm(call: Call) -> str | None:

@@ -41,7 +41,7 @@ from kernwright.runtime.outputs import rows_like
 
 @triton.jit
 def _value(given, column, mask):
-    """What is normed; rounded as it is returned, and widened again, unless ROUNDS is off."""
+    """Return the normed values, rounded to the returned dtype and widened again unless ROUNDS is off."""
     x, residual, gate, ROUNDS = given
     own = tl.load(x + column, mask, 0.0)
     value = own.to(tl.float32)
@@ -66,7 +66,7 @@ def _of_choice(first, second, picked, column, mask):
 
 @triton.jit
 def _finish(value, mean, inverse, weight, bias, sets, picked, outputs, column, there, width):
-    """Of one piece: norm, modulate, and store all that is returned."""
+    """Norm and modulate one piece, and store all results."""
     scale, shift, scale1, shift1, gate0, gate1 = sets
     y, total, gate_out, stores_gate = outputs
     inside = column < width

@@ -55,7 +55,7 @@ class Standing:
 
     @property
     def declines(self) -> bool:
-        """Whether the contender has no kernel for the row, which is no fault."""
+        """Return whether the contender has no kernel for the row, which is no fault."""
         return self.row.verdict == "failed" and self.row.reasons[:1] != () and self.row.reasons[0].startswith(DECLINES)
 
     @property

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 
-MOST_DIFFERENCE = 0.02  # between two sweeps
+MOST_DIFFERENCE = 0.02  # largest relative difference between two sweeps
 LEAST_US = 10.0  # shorter times depend on the clock as much as on the kernel
 
 
@@ -17,7 +17,7 @@ class DeviceTime:
     us: float
     gpu: str
     judge: str
-    finished: str  # as ISO 8601 has it
+    finished: str  # in ISO 8601 format
 
 
 @dataclass(frozen=True)

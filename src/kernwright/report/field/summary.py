@@ -30,7 +30,7 @@ class FieldSummary:
     judged: int
     wanted: int
     over: dict[str, Mean]  # by contender: the ratio of kernel times
-    best: dict[Metric, float]  # of the best contender of each row
+    best: dict[Metric, float]  # ratio of the best contender of each row
     best_names: Counter[str]  # by contender, or the baseline itself: the rows on which it is the fastest
     best_share: float | None
     baseline_share: float | None

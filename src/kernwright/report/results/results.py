@@ -45,7 +45,7 @@ class Results:
     stale: list[str] = field(default_factory=list)
     stale_runs: set[str] = field(default_factory=set)
     sanitized: Sanitized = field(default_factory=Sanitized)
-    _digests: dict[tuple[str, ...], str] = field(default_factory=dict)  # of the ops that a verdict has rows of
+    _digests: dict[tuple[str, ...], str] = field(default_factory=dict)  # digests of the ops that a verdict has rows of
 
     @classmethod
     def gathered(

@@ -25,7 +25,7 @@ class FamilySummary:
     over_best: dict[Metric, float]  # against the best peer of each row
     best_peers: Counter[str]  # by baseline: the rows on which it is the best peer by kernel time
     own_share: float | None
-    peer_share: float | None  # of the best peers
+    peer_share: float | None  # share of the best peers
     losing: int  # rows with a kernel time whose whole interval lies below 1
     older: int  # records that were made before the last change of the sources or the baseline
 

@@ -30,7 +30,7 @@ from kernwright.runtime.triton.configurations import FEW, Configuration, Situati
 
 SHIPPED = Path(__file__).resolve().parents[2] / "ops" / "tuned"
 INTERPRETER = "triton-interpreter"
-MOST_ELEMENTS = 65536  # of one program: with more, compilation takes too long
+MOST_ELEMENTS = 65536  # elements of one program: with more, compilation takes too long
 
 
 class IgnoredTable(UserWarning):

@@ -65,7 +65,7 @@ class CudaSession(Session):
         keeper: OutputKeeper,
     ) -> None:
         self.region, self.keeper = region, keeper
-        self._output_spans: list[tuple[int, int]] = []  # of the last block, as offsets in the region
+        self._output_spans: list[tuple[int, int]] = []  # outputs of the last block, as offsets in the region
         keeper.begin(row.id)
         region.begin(row.id)
         self._flush = _flush_buffer(keeper.device)
@@ -204,11 +204,7 @@ class CudaSession(Session):
 
     @property
     def _is_staged(self) -> bool:
-        """Whether the inputs of single calls are uploaded from the host while the clock runs.
-
-        A call on larger inputs takes long enough to be timed with context switches. Besides, a side could start on the
-        first part of large inputs while the rest is uploaded.
-        """
+        """Return whether the inputs of single calls are uploaded from the host while the clock runs."""
         return self.arena.layout.pitch <= MAX_STAGED_BYTES
 
     @property
@@ -219,10 +215,8 @@ class CudaSession(Session):
 
     @property
     def protocol_drifts(self) -> bool:  # type: ignore[override]
-        """Whether the overhead varies over time: true for exchanges with a worker that is not stopped in between.
-
-        The overhead of blocks with a stop and context switches is measured once.
-        """
+        """Return whether the overhead varies over time: true for exchanges with a worker that is not stopped in
+        between."""
         return self._is_staged
 
     def run_single_calls(self, contents: PlaceableContents, slots: Sequence[int]) -> Iterator[tuple[int, Block, Any]]:
