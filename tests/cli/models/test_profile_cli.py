@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,24 @@ def test_an_input_that_is_no_whole_trace_is_one_error(said: str, tmp_path: Path)
     assert isinstance(ending.exception, KernwrightError), ending.output
     assert said.strip() in ending.exception.cause and str(path) in ending.exception.cause
     assert ending.exception.remedy
+
+
+def test_a_preset_is_run_under_the_profiler_with_its_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+
+    def run(command: list[str], **options: object) -> subprocess.CompletedProcess[bytes]:
+        ran.append(command)
+        made().write(tmp_path / "own.trace.json.gz")
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    words = ["profile", "flux", "--out", str(tmp_path / "own"), "--json", "--", "--layers", "2"]
+    assert json.loads(CliRunner().invoke(app, words).stdout)["gpu_us"] == 90.0
+    dump = str(tmp_path / "own.json")
+    assert ran[0][1:] == ["-m", "kernwright", "denoise", "flux", "--layers", "2", "--profile", "--perf-dump", dump]
+
+
+def test_a_name_that_is_neither_a_file_nor_a_preset_is_answered_with_the_closest_preset() -> None:
+    ending = CliRunner().invoke(app, ["profile", "fluxx"])
+    assert isinstance(ending.exception, KernwrightError)
+    assert "fluxx" in ending.exception.cause and "flux" in ending.exception.remedy

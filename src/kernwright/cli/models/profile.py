@@ -7,18 +7,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernwright.cli.arguments import complete_presets
 from kernwright.cli.output import refuse_unwritable, say
 
 if TYPE_CHECKING:
     from kernwright.diagnose.profile.profile import Profile
+
+STDERR = 2  # output of programs; standard output has results only
 
 
 def profile(
     what: Annotated[
         list[str],
         typer.Argument(
-            metavar="TRACE | --nsys -- PROGRAM [ARGS]...",
-            help="Chrome trace of torch.profiler, SQLite export of nsys, or nsys report; or the program to profile",
+            metavar="TRACE | PRESET [-- OPTIONS] | --nsys -- PROGRAM",
+            help="Chrome trace of torch.profiler, SQLite export of nsys, or nsys report; a preset, with options of "
+            "`kernwright denoise` for its run; or the program to profile",
+            autocompletion=complete_presets,
         ),
     ],
     mapping: Annotated[
@@ -35,8 +40,9 @@ def profile(
     ] = 1.0,
     nsys: Annotated[bool, typer.Option("--nsys", help="run a program under nsys and profile it")] = False,
     out: Annotated[
-        Path, typer.Option(help="report that --nsys writes, without suffix; its export is written beside it")
-    ] = Path("kernwright-nsys"),
+        Path,
+        typer.Option(help="files that a preset or --nsys writes, without suffix: dump and trace, or report and export"),
+    ] = Path("kernwright-profile"),
     delay: Annotated[
         float | None, typer.Option(metavar="SECONDS", min=0, help="time until nsys starts recording")
     ] = None,
@@ -49,8 +55,8 @@ def profile(
 ) -> None:
     """Show where the GPU time of a recorded run goes: kernels, categories, gaps and what the GPU waited for.
 
-    Steps are told apart by the names in the trace, or by the repetition of their kernels. Warm-up is left out. The
-    output of a program that --nsys runs goes to standard error.
+    Steps are told apart by the names in the trace, or by the repetition of their kernels. Warm-up is left out. A preset
+    is run by `kernwright denoise --profile`. The output of a program that is run goes to standard error.
     """
     from kernwright.core.errors import KernwrightError
     from kernwright.diagnose.profile.profile import profile_of
@@ -60,15 +66,52 @@ def profile(
         raise KernwrightError("--markdown and --json exclude each other", "choose one of them")
     if not nsys and (elapsed or delay is not None or duration is not None):
         raise KernwrightError("--elapsed, --delay and --duration need --nsys", "add --nsys, or leave them out")
-    if not nsys and len(what) > 1:
-        raise KernwrightError(f"one trace is profiled at a time, got {len(what)}", "to run a program, write --nsys")
-    seconds = None
+    trace, seconds = Path(what[0]), None
     if nsys:
         trace, seconds = _collected(what, out, delay, duration, elapsed)
-    else:
-        trace = Path(what[0])
+    elif _is_preset(what[0]):
+        trace = _denoised(what, out)
+    elif len(what) > 1:
+        raise KernwrightError(f"one trace is profiled at a time, got {len(what)}", "to run a program, write --nsys")
     found = profile_of(read_recording(trace), read_recording(mapping) if mapping else None, step)
     show(found, least / 100, seconds, markdown=markdown, as_json=as_json)
+
+
+def _is_preset(name: str) -> bool:
+    """Return whether a name is a preset. Raises KernwrightError if it is neither a preset nor a file."""
+    from kernwright.core.errors import KernwrightError, did_you_mean
+    from kernwright.diagnose.presets.catalog import list_presets
+
+    if Path(name).exists():
+        return Path(name).suffix == ".toml"
+    presets = list_presets()
+    if name not in presets and Path(name).name == name and not Path(name).suffix:
+        otherwise = "name a trace, or a preset of `kernwright denoise --list`"
+        raise KernwrightError(f"{name} is neither a file nor a preset", did_you_mean(name, presets, otherwise))
+    return name in presets
+
+
+def _denoised(words: list[str], out: Path) -> Path:
+    """Run the denoise benchmark of a preset under torch.profiler. Return the trace.
+
+    Args:
+        words: the preset, and options of `kernwright denoise`.
+    """
+    import subprocess
+    import sys
+
+    from kernwright.cli.models.denoise import trace_path
+    from kernwright.core.errors import KernwrightError
+
+    dump = out.with_name(f"{out.name}.json")
+    refuse_unwritable(dump)
+    command = [sys.executable, "-m", "kernwright", "denoise", *words, "--profile", "--perf-dump", str(dump)]
+    status = subprocess.run(command, stdout=STDERR, check=False).returncode
+    if status:
+        raise KernwrightError(
+            f"kernwright denoise {' '.join(words)} ended with status {status}", "see its output above"
+        )
+    return trace_path(dump)
 
 
 def _collected(
