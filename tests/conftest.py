@@ -26,13 +26,14 @@ os.environ.setdefault("KERNWRIGHT_COMPILED", "off")  # No test may use files tha
 # A shell starts background jobs with SIGINT ignored, and tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-with contextlib.suppress(ImportError):  # hypothesis is optional where only GPU tests run
-    from hypothesis import HealthCheck, settings
+if not os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):  # set by tests that run pytest: the import takes a second
+    with contextlib.suppress(ImportError):  # hypothesis is optional where only GPU tests run
+        from hypothesis import HealthCheck, settings
 
-    # By default hypothesis fails examples that take 200 ms and inputs that take a second, which happens on a busy
-    # machine.
-    settings.register_profile("kernwright", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    settings.load_profile("kernwright")
+        # By default hypothesis fails examples that take 200 ms and inputs that take a second, which happens on a busy
+        # machine.
+        settings.register_profile("kernwright", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        settings.load_profile("kernwright")
 
 
 @functools.cache
@@ -422,11 +423,14 @@ def write_wheel() -> Callable[..., Path]:
 @pytest.fixture
 def copied_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Copy wheels from a folder. pip would download them from it, which takes a second."""
+    from kernwright.core.errors import KernwrightError
 
     def copy(pins: Iterable[Any], _: object, source: Any, folder: Path) -> None:
         for pin in pins:
-            (wheel,) = source.folder.glob(f"{pin.name.replace('-', '_')}-{pin.version}-*.whl")
-            shutil.copy(wheel, folder)
+            found = list(source.folder.glob(f"{pin.name.replace('-', '_')}-{pin.version}-*.whl"))
+            if not found:
+                raise KernwrightError(f"{source} has no wheel of {pin}", "put the wheel into that folder")
+            shutil.copy(found[0], folder)
 
     monkeypatch.setattr("kernwright.packages.download._pip_download", copy)
 

@@ -100,6 +100,15 @@ def test_runs_of_other_workloads_are_refused_with_what_differs(tmp_path: Path) -
     assert any("width" in note for note in flagged.notes)
 
 
+def test_a_dump_of_sglang_is_compared_with_ours_under_a_note(tmp_path: Path) -> None:
+    theirs = {"total_duration_ms": 9.0, "denoise_steps_ms": [1.0], "meta": {"model": "m"}}
+    base, new = write(tmp_path / "a.json", dump_of(10, [1.0])), write(tmp_path / "b.json", theirs)
+    assert any("check that the runs computed the same" in note for note in compared(base, new).notes)
+    theirs["denoise_steps_ms"] = [1.0, 1.0]
+    with pytest.raises(KernwrightError, match=r"steps: 1 \(a\); 2 \(b\)"):
+        compared(base, write(new, theirs))
+
+
 def test_settings_and_doubts_are_noted(tmp_path: Path) -> None:
     base = write(tmp_path / "a.json", dump_of(10, [1.0], settings={"compile": "off"}, synchronised=False))
     new = write(tmp_path / "b.json", dump_of(10, [1.0], settings={"compile": "regional"}, gradients=True))

@@ -49,7 +49,7 @@ CASES: dict[str, tuple[dict[str, tuple[object, str] | None], str]] = {
     "memory at the rate of a copy": ({RATE: ("4.20", "Tbyte/s"), DRAM: ("87.4", "%"), L2: ("88", "%")}, "bandwidth"),
     "memory of an older version's units": ({RATE: ("4,200", "Gbyte/second"), DRAM: ("87.4", "%")}, "bandwidth"),
     "memory at the ceiling, and issue as busy": (
-        {RATE: ("4.20", "Tbyte/s"), DRAM: ("87.4", "%"), ISSUE: ("75", "%"), ELIGIBLE: ("2.5", "warp")},
+        {RATE: ("3.95", "Tbyte/s"), DRAM: ("82.2", "%"), ISSUE: ("82", "%"), ELIGIBLE: ("2.5", "warp")},
         "bandwidth",
     ),
     "memory at 75 %, warps out of data": ({RATE: ("3.2", "Tbyte/s"), DRAM: ("66.5", "%")}, "bandwidth"),
@@ -116,6 +116,11 @@ CASES: dict[str, tuple[dict[str, tuple[object, str] | None], str]] = {
         {GRID: ("1,100", ""), WAVES: ("1.04", ""), BUSY: (97000, "cycle"), BUSIEST: (187000, "cycle")},
         "tail",
     ),
+    "a second wave of a few blocks, one on each SM": (
+        {GRID: ("1,188", ""), WAVES: ("1.13", ""), ACHIEVED: ("61", "%")},
+        "tail",
+    ),
+    "many waves, and warps that leave early": ({ACHIEVED: ("55", "%"), WAVES: ("20", "")}, "occupancy"),
     "blocks of different lengths": ({BUSY: (110000, "cycle"), BUSIEST: (188000, "cycle")}, "tail"),
     "a quarter of the warps, for registers": (
         {BY_REGISTERS: ("2", "block"), THEORETICAL: ("25", "%"), ACHIEVED: ("24", "%"), WAVES: ("80", "")},

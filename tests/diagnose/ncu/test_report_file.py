@@ -138,9 +138,15 @@ class Action:
     held = {"gpu__time_duration.sum": Metric(5250, "nsecond"), "launch__grid_dim_x": Metric(7, ""),
             "device__attribute_display_name": Metric("NVIDIA H200", ""), "odd": Metric(None, "")}
     def metric_names(self): return tuple(self.held)
-    def __getitem__(self, name): return self.held[name]
-    def name(self): return "from_the_module"
-def load_report(path): return [[Action()]]
+    def metric_by_name(self, name): return self.held[name]
+    def name(self, base): return base
+class IAction:
+    NameBase_DEMANGLED = "from_the_module<int>"
+class Held:
+    num_ranges = num_actions = lambda self: 1
+    range_by_idx = lambda self, number: self
+    action_by_idx = lambda self, number: Action()
+def load_report(path): return Held()
 """
 
 
@@ -161,7 +167,7 @@ def test_a_binary_report_is_read_through_the_installed_ncu(tmp_path: Path, monke
     module.parent.mkdir(parents=True)
     module.write_text(MODULE)
     (kernel,) = read_report(report)
-    assert (kernel.name, kernel.grid, kernel.device) == ("from_the_module", (7,), "NVIDIA H200")
+    assert (kernel.name, kernel.grid, kernel.device) == ("from_the_module<int>", (7,), "NVIDIA H200")
     assert kernel.value(DURATION) == pytest.approx(5.25e-6)
     module.write_text("raise ImportError('built for another Python')")
     assert len(read_report(report)) == 4

@@ -70,15 +70,15 @@ def ncu(
 
     Exit status: 0; 1 if the counters do not tell the bound of some kernel.
     """
-    from kernwright.diagnose.ncu.capture.target import CaptureOptions
-
     program, model = program_of(ctx), _model(gpu)
     _compiled(kernel)
     _check_usage(target, program, report, rows=rows, candidate=candidate, baseline=baseline)
-    options = CaptureOptions(kernel=kernel, skip=skip, count=count, label=label)
     if report:
         sides = [_stored(path, kernel, model) for path in report]
     else:
+        from kernwright.diagnose.ncu.capture.target import CaptureOptions
+
+        options = CaptureOptions(kernel=kernel, skip=skip, count=count, label=label)
         wanted = [side for side in (baseline, candidate) if side is not None]
         sides = [_captured(each, model) for each in _capture(target, program, rows, wanted, options)]
     if len(sides) > 1 and (report or (baseline and candidate)):

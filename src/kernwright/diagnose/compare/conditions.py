@@ -29,15 +29,16 @@ def workload_of(dump: PerfDump) -> dict[str, Any]:
 def conflicts(sides: Sequence[LabelRuns]) -> list[str]:
     """Return the facts in which runs differ, with the values, for all runs of all sides.
 
-    A fact that a run does not state is a difference between runs of Kernwright; sglang states fewer.
+    A fact that only some runs of Kernwright state is a difference. Dumps of sglang state fewer and other facts.
     """
     runs = [(side.name, dump) for side in sides for dump in side.dumps]
     facts = [(name, dump.kernwright is not None, workload_of(dump)) for name, dump in runs]
+    own_keys = {key for _, is_own, held in facts if is_own for key in held}
     found = []
     for key in dict.fromkeys(key for _, _, held in facts for key in held):
         values: dict[str, list[str]] = {}
         for name, is_own, held in facts:
-            if key in held or is_own:
+            if key in held or (is_own and key in own_keys):
                 values.setdefault(_text(held.get(key)), []).append(name)
         if len(values) > 1:
             shown = "; ".join(f"{value} ({', '.join(dict.fromkeys(names))})" for value, names in values.items())

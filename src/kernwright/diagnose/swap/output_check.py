@@ -71,7 +71,7 @@ def _shape_of(value: Any) -> str:
 def _check(value: Tensor, own: Tensor, oracle: Tensor | None, output: str) -> CheckFinding:
     value, own = value.detach(), own.detach()
     if same_bits(value, own):
-        return CheckFinding(output=output)
+        return CheckFinding(against="the original (the same bits)", output=output)
     if not own.is_floating_point():
         count = int((value != own).sum())
         return CheckFinding(problem=f"{count} of {own.numel()} elements differ", output=output)

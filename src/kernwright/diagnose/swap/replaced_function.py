@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -48,9 +48,7 @@ class ReplacedFunction:
         self._calls = self._compared = 0
         self._ended: int | None = None
         self._swapped = log.slot(self._target, "swapped")
-        gpus = [torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count())]
         log.note({"target": self._target, "binding": binding})
-        log.note({"torch": torch.__version__, "gpus": gpus})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if getattr(_inside, "now", False):
@@ -235,13 +233,18 @@ def _text(error: BaseException) -> str:
     return " ".join(named.split())[:300]
 
 
+def _uses_cuda() -> bool:
+    """Return whether the program uses CUDA. Asking CUDA itself would initialize it, which forbids to fork later."""
+    return torch.cuda.is_initialized()  # type: ignore[no-untyped-call,no-any-return]
+
+
 def _capturing() -> bool:
-    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+    return _uses_cuda() and torch.cuda.is_current_stream_capturing()
 
 
 def _now() -> float:
-    """Return the time when all devices have finished."""
-    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    """Return the time when the device has finished."""
+    if _uses_cuda():
         torch.cuda.synchronize()
     return time.perf_counter()
 
@@ -261,6 +264,9 @@ def _same_random_numbers(call: Any) -> Any:
 
 
 def _without_autocast() -> Any:
-    if not torch.is_autocast_enabled():
-        return nullcontext()
-    return torch.autocast("cuda" if torch.cuda.is_available() else "cpu", enabled=False)
+    """Return a context in which nothing is cast to a lower precision."""
+    contexts = ExitStack()
+    for device in ("cpu", "cuda"):
+        if torch.is_autocast_enabled(device):
+            contexts.enter_context(torch.autocast(device, enabled=False))
+    return contexts

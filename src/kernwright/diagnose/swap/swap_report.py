@@ -71,7 +71,6 @@ class SwapReport:
 
     outcomes: list[SwapOutcome]
     extra_ms: float = 0.0  # that comparisons and the loading of candidates added to the run
-    gpus: list[str] = field(default_factory=list)
     processes: int = 0
 
     @property
@@ -95,7 +94,6 @@ def read_report(folder: Path, swaps: Sequence[Swap]) -> SwapReport:
         report.processes += 1
         extra = 0.0
         for said in lines:
-            report.gpus = said.get("gpus", report.gpus)
             if (outcome := outcomes.get(said.get("wrapped", said.get("target", "")))) is not None:
                 _add(outcome, said, counters)
                 extra += said.get("extra_ms", 0.0)

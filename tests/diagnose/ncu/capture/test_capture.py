@@ -71,7 +71,7 @@ def test_ctrl_c_ends_ncu_and_the_program(tmp_path: Path, monkeypatch: pytest.Mon
     program = [sys.executable, "-c", sleeper + "time.sleep(600)"]
     driver = (
         "import sys; from kernwright.diagnose.ncu.capture import target; from kernwright.cli.main import main;"
-        "target.preflight = lambda *a, **k: type('Machine', (), {'environment': {}})();"
+        "target._machine = lambda *a: type('Machine', (), {'environment': {}})();"
         f"sys.argv = ['kernwright', 'ncu', '--count', '1', '--', *{program!r}]; main()"
     )
     with subprocess.Popen([sys.executable, "-c", driver], stderr=subprocess.PIPE, text=True) as process:

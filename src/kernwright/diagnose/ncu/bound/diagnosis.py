@@ -15,6 +15,7 @@ The rules come from how the hardware works:
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -194,7 +195,7 @@ class _Case:
         if active.whole is None:
             return self._idle_by_grid()
         if active.whole >= LEAST_ACTIVITY:
-            return self._thin_grid()
+            return self._thin_grid() or self._thin_wave()
         share = Counter(active.whole * 100, "%", "time in which an average SM has work")
         counters = (share, *active.counters, *self._used(GRID, SMS, WAVES))
         if active.started is not None and active.balance is not None and active.started < active.balance:
@@ -227,6 +228,17 @@ class _Case:
             return None
         what = f"{warps:.1f} warps per SM, and {most:.0f} would fit"
         return KernelBound("underfill", what, self._used(WAVES, GRID, SMS, ACHIEVED, THEORETICAL))
+
+    def _thin_wave(self) -> KernelBound | None:
+        """Return a tail in which every SM has work, but few blocks: the last wave is small, and so is the occupancy."""
+        waves, reached, most = waves_of(self.kernel), self.kernel.value(ACHIEVED), self.kernel.value(THEORETICAL)
+        if waves is None or waves <= 1 or reached is None or not most or reached >= LEAST_ACTIVITY * most:
+            return None
+        filled = waves / math.ceil(waves)
+        if filled >= LEAST_ACTIVITY:
+            return None
+        what = f"{waves:.2f} waves: the last one is small, and only {filled:.0%} of the places for blocks are used"
+        return KernelBound("tail", what, self._used(WAVES, GRID, SMS, ACHIEVED, THEORETICAL))
 
     def _warps_that_fit(self) -> float | None:
         share = self.kernel.value(THEORETICAL)

@@ -17,7 +17,6 @@ from kernwright.diagnose.ncu.report.profiled_kernel import ProfiledKernel
 from kernwright.diagnose.presets.catalog import list_presets
 from kernwright.tasks.catalog import find_task, list_tasks
 
-NEEDED = ("ncu", "counters")
 MOST_LAUNCHES = 10  # of a program or preset, unless the user says otherwise: each takes a second or more
 
 
@@ -51,7 +50,7 @@ def capture_rows(
     """
     task = find_task(name)
     chosen = chosen_rows(task, rows, sides)
-    machine = preflight(1, needs=NEEDED)
+    machine = _machine(1, tell)
     total = len(chosen) * len(sides)
     for row_number, row in enumerate(chosen):
         for side_number, side in enumerate(sides):
@@ -74,7 +73,7 @@ def capture_rows(
 def capture_preset(name: str, options: CaptureOptions, tell: Callable[[str], None]) -> CapturedReport:
     """Profile kernels of a preset's first denoising step. The model ends when they are captured."""
     _need_limit(f"preset {name}", options)
-    machine = preflight(1, needs=NEEDED)
+    machine = _machine(1, tell)
     report = report_path(options.label, name)
     denoise = ("denoise", name, "--steps", "1", "--warmup", "0", "--label", options.label)
     program = (
@@ -88,10 +87,22 @@ def capture_preset(name: str, options: CaptureOptions, tell: Callable[[str], Non
 def capture_program(program: Sequence[str], options: CaptureOptions, tell: Callable[[str], None]) -> CapturedReport:
     """Profile kernels of any program. It keeps the GPUs that it would choose itself, and runs to its end."""
     _need_limit("a program", options)
-    machine = preflight(needs=NEEDED, allow_busy=True)
+    machine = _machine(None, tell)
     report = report_path(options.label, tail_of(program))
     tell(f"capture of `{' '.join(program)}`")
     return CapturedReport(tail_of(program), report, capture(_request(tuple(program), report, options, machine)))
+
+
+def _machine(gpus: int | None, tell: Callable[[str], None]) -> Preflight:
+    """Run the preflight. A program (`gpus` is None) may share GPUs.
+
+    Whether counters may be read is only known when ncu tries it: some containers hide or overstate the restriction.
+    """
+    machine = preflight(gpus, needs=("ncu",), allow_busy=gpus is None)
+    counters = machine.report.finding("counters")
+    if counters.status != "ok":
+        tell(f"counters: {counters.found}: {counters.cause}; trying all the same")
+    return machine
 
 
 def _request(

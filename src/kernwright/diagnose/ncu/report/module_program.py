@@ -21,25 +21,34 @@ CAPABILITY = "device__attribute_compute_capability_{}"
 def main() -> None:
     folder, report = sys.argv[1:3]
     sys.path.insert(0, folder)
-    context = importlib.import_module("ncu_report").load_report(report)
-    for one_range in context:
-        for action in one_range:
-            print(json.dumps(describe(action)))
+    module = importlib.import_module("ncu_report")
+    context = module.load_report(report)
+    for range_number in range(context.num_ranges()):
+        launches = context.range_by_idx(range_number)
+        for number in range(launches.num_actions()):
+            action = launches.action_by_idx(number)
+            print(json.dumps(describe(action, full_name(module, action))))
 
 
-def describe(action: Any) -> dict[str, Any]:
+def full_name(module: Any, action: Any) -> str:
+    """Return the name with template arguments, as exports have it. Old versions only have the short one."""
+    base = getattr(getattr(module, "IAction", None), "NameBase_DEMANGLED", None)
+    return str(action.name() if base is None else action.name(base))
+
+
+def describe(action: Any, name: str) -> dict[str, Any]:
     """Return a launch: its name, its sizes, and its counters as name, value and unit."""
     counters: dict[str, list[Any]] = {}
     texts: dict[str, str] = {}
-    for name in action.metric_names():
-        value, unit = read(action[name])
+    for metric in action.metric_names():
+        value, unit = read(action.metric_by_name(metric))
         if isinstance(value, str):
-            texts[name] = value
+            texts[metric] = value
         elif value is not None:
-            counters[name] = [value, unit]
+            counters[metric] = [value, unit]
     major, minor = (counters.get(CAPABILITY.format(part)) for part in ("major", "minor"))
     found: dict[str, Any] = {
-        "name": str(action.name()),
+        "name": name,
         "capability": f"{major[0]:.0f}.{minor[0]:.0f}" if major and minor else None,
         "device": texts.get(ATTRIBUTES["device"]),
         "counters": counters,
