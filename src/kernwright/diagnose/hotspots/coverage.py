@@ -39,13 +39,19 @@ class TraceGpu:
 
     @property
     def vendor(self) -> str | None:
-        if self.capability is not None or (self.name and "NVIDIA" in self.name) or self._is_known:
-            return "nvidia"
-        return "amd" if self.name and ("AMD" in self.name or self.name.startswith("MI")) else None
+        if is_amd(self.name):
+            return "amd"
+        known = self.capability is not None or self._is_known or "NVIDIA" in (self.name or "")
+        return "nvidia" if known else None
 
     @property
     def _is_known(self) -> bool:
         return bool(self.name and gpu_named(self.name))
+
+
+def is_amd(name: str | None) -> bool:
+    """Return whether a GPU of this name is one of AMD."""
+    return bool(name and re.search(r"AMD|Instinct|Radeon|^MI\d|gfx\d", name))
 
 
 def coverage_of(works: Sequence[GpuWork], catalogue: Catalogue, gpu: TraceGpu, copy_share: float | None) -> Coverage:

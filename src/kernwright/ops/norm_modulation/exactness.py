@@ -44,7 +44,7 @@ _shown_widths: dict[tuple[str, torch.dtype], set[int]] = defaultdict(set)  # wid
 
 
 def is_plain_layer_norm(call: Call) -> str | None:
-    """A requirement: the norm is one whose order of sums is known."""
+    """Require a norm whose order of sums is known."""
     if call.arguments["norm_type"] != "layer":
         return "is for LayerNorm, and the norm is another"
     return "is for a norm without weight and bias" if "weight" in call.tensors else None
@@ -65,10 +65,10 @@ def shown(backend: str, op: str, device: torch.device, dtype: torch.dtype, width
     rows = torch.randn(count, width, generator=generator, device=device) * 10 ** (draw() * 6 - 4)
     rows = (rows + rows.std(-1, keepdim=True) * (draw() * 20 - 10)).to(
         dtype
-    )  # up to ten deviations from zero, and far from float16's ends
-    with torch.no_grad(), torch.autocast(device.type, enabled=False):  # which would have torch norm in float32
+    )  # up to ten deviations from zero, and far from the limits of float16
+    with torch.no_grad(), torch.autocast(device.type, enabled=False):  # autocast would make torch norm in float32
         wanted = F.layer_norm(rows, (width,), eps=EPS)
-        # A number and a row: kernels may part there.
+        # A number and a row, for which there may be different kernels.
         modulations = [torch.zeros(size, device=device, dtype=dtype) for size in (1, width)]
         is_shown = all(torch.equal(_modulated(backend, op, rows, own), wanted) for own in modulations)
     if is_shown and backend == "cuda":
@@ -77,7 +77,7 @@ def shown(backend: str, op: str, device: torch.device, dtype: torch.dtype, width
 
 
 def _modulated(backend: str, op: str, rows: Tensor, by: Tensor) -> Tensor:
-    """Behind a residual, what is added to it is zero."""
+    """Return the modulated norm. With a residual, zeros are added to it."""
     ahead, behind = ([torch.zeros_like(rows), rows], [None]) if op.startswith("residual") else ([rows], [])
     if backend == "cuda":
         from kernwright.ops.norm_modulation.family import EXACT
@@ -94,13 +94,14 @@ def _modulated(backend: str, op: str, rows: Tensor, by: Tensor) -> Tensor:
 
 
 def is_chains(op: Op, x: Tensor) -> bool:
-    """Tokens that lie apart torch copies first, and a residual's sum is its own: those start as they should."""
+    """Return whether the chain must run. torch copies tokens with gaps first, and the sum with a residual is its own
+    tensor: both are aligned."""
     return not op.name.startswith("residual") and x.is_contiguous() and starts_off_group(x)
 
 
 def shown_shortcut(op: str, cuda: CudaOp, device: torch.device, dtype: torch.dtype) -> Launch | None:
-    """Return the function for the fast path. It refuses widths for which the device has not shown torch's order, which
-    the library cannot tell; the library refuses everything else that torch norms in another order."""
+    """Return the function for the fast path. It refuses widths for which the device has not shown torch's order,
+    because the library cannot know this. The library refuses all other calls that torch norms in another order."""
     own = cuda.shortcut(device, dtype)
     if own is None:
         return None
