@@ -1,26 +1,25 @@
-"""Whether an exact kernel has the bits of the chain: in what order torch norms a token on a GPU, and how a device is
-asked whether it does.
+"""The order in which torch norms a token on a GPU, and the check that an exact kernel has the same bits on a device.
 
-All of the chain is elementwise but F.layer_norm. The order in which that goes through a token is no part of torch's
-interface, and may change with any version. By its sources, as far as they were read, a row of N channels, N a multiple
-of 4 up to 2 ** 24 and its start aligned to four elements, is normed so:
+All of the chain is elementwise except F.layer_norm. The order in which that goes through a token is not part of torch's
+interface, and may change with any version. By torch's sources, a row of N channels, with N a multiple of 4 up to 2 **
+24 and its start aligned to four elements, is normed as follows:
 
-- a block of 4 warps (128 threads) a row; thread t takes the groups of 4 channels t, t + 128, t + 256, ... in turn;
-- within a thread by Welford's rule, in float32, with what the compiler makes of it: `apart = v - mean`,
+- a block of 4 warps (128 threads) per row; thread t takes the groups of 4 channels t, t + 128, t + 256, ... in turn;
+- within a thread Welford's rule in float32, as the compiler contracts it: `apart = v - mean`,
   `mean = fma(apart, 1 / n, mean)`, `squares = fma(apart, v - mean, squares)`;
-- two parts meet as `mean = fma(nA / n, meanA, (nB / n) * meanB)`, `squares = fma(apart ** 2 * nA, nB / n, squaresA +
-  squaresB)`, where B is the part that stays, and each n / n is a product with 1 / n, which rounds;
+- two parts are merged as `mean = fma(nA / n, meanA, (nB / n) * meanB)` and `squares = fma(apart ** 2 * nA, nB / n,
+  squaresA + squaresB)`, where B is the part that stays, and each n / n is a product with 1 / n, which rounds;
 - within a warp by shuffles down, 16, 8, 4, 2, 1 lanes apart; between the warps 0 and 2, 1 and 3, then both;
-- then one division of the squares by N, rounded to nearest, `+ eps` with eps in float32, and CUDA's rsqrtf, which is an
-  approximation; each value is `rsqrt * (x - mean)`, rounded to float32 and then to x's dtype.
+- then one division of the squares by N, rounded to nearest, `+ eps` with eps in float32, and CUDA's rsqrtf, which is
+  an approximation; each value is `rsqrt * (x - mean)`, rounded to float32 and then to x's dtype.
 
-Every other row (a width that is no multiple of 4, an address off four elements) goes through another kernel of torch's,
-whose order is another. Tokens that lie apart are copied first, and then lie as they should.
+Torch has another kernel, with another order, for every other row (a width that is no multiple of 4, an address off four
+elements). Tokens with gaps are copied first, and the copy is aligned.
 
-An order does not depend on what is normed. So the device is asked once for each op, width and dtype: the kernel's norm
-and torch's own, of random rows of many magnitudes, some far from zero, must be equal in every bit. Another order is off
-by a unit of float32 in most rows, which changes one in some ten thousand elements of a narrower dtype: of millions
-hundreds.
+An order does not depend on the values. So a device is checked once for each op, width and dtype: the kernel's norm and
+torch's own, of random rows of many magnitudes, some far from zero, must be equal in every bit. Another order is off by
+an ulp of float32 in most rows, which changes one in some ten thousand elements of a narrower dtype, so among millions
+of elements hundreds differ.
 """
 
 from __future__ import annotations
