@@ -26,13 +26,14 @@ os.environ.setdefault("KERNWRIGHT_COMPILED", "off")  # No test may use files tha
 # A shell starts background jobs with SIGINT ignored, and tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-with contextlib.suppress(ImportError):  # hypothesis is optional where only GPU tests run
-    from hypothesis import HealthCheck, settings
+if not os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):  # set by tests that run pytest: the import takes a second
+    with contextlib.suppress(ImportError):  # hypothesis is optional where only GPU tests run
+        from hypothesis import HealthCheck, settings
 
-    # By default hypothesis fails examples that take 200 ms and inputs that take a second, which happens on a busy
-    # machine.
-    settings.register_profile("kernwright", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    settings.load_profile("kernwright")
+        # By default hypothesis fails examples that take 200 ms and inputs that take a second, which happens on a busy
+        # machine.
+        settings.register_profile("kernwright", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        settings.load_profile("kernwright")
 
 
 @functools.cache
@@ -354,12 +355,9 @@ def slow(op):
 
 
 @pytest.fixture(scope="session")
-def swept_ops(tmp_path_factory: pytest.TempPathFactory, write_task: Callable[..., Path], quiet: Quiet) -> Path:
-    """Run a real sweep of the shipped ops. One row has a kernel on a CPU and runs against eager and a slow adapter. One
-    runs its reference there, against eager. One op has no implementation."""
-    from kernwright.campaign.sweep import Sweep, legs_of
-    from kernwright.tasks.task import load_task
-
+def ops_task(tmp_path_factory: pytest.TempPathFactory, write_task: Callable[..., Path]) -> Path:
+    """Write a task of shipped ops. One row has a kernel on a CPU, one runs its reference there, and one op has no
+    implementation."""
     root = tmp_path_factory.mktemp("ops")
     x, modulation = ({"shape": shape, "dtype": "bf16"} for shape in ([1, "S", "D"], [1, "D"]))
     sizes = {"axes": {"S": 24, "D": 256}}
@@ -372,9 +370,20 @@ def swept_ops(tmp_path_factory: pytest.TempPathFactory, write_task: Callable[...
     toml = TINY_TASK.replace('name = "tiny"', 'name = "ours"').replace('definitions = "definitions.py"\n', "")
     folder = write_task(root / "tasks" / "ours", toml=toml, rows=rows)
     (folder / "baselines.py").write_text(SHIPPED_ADAPTERS)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def swept_ops(ops_task: Path, quiet: Quiet) -> Path:
+    """Run a real sweep of the shipped ops: the row with a kernel against eager and a slow adapter, the row without one
+    against eager."""
+    from kernwright.campaign.sweep import Sweep, legs_of
+    from kernwright.tasks.task import load_task
+
+    root = ops_task.parents[1]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KERNWRIGHT_LOCKS", str(root))
-        task = load_task(folder)
+        task = load_task(ops_task)
         legs = [leg for name in ("eager", "slow") for leg in legs_of([task], name, ["kernwright"], "cpu")]
         legs.pop(-2)  # The reference against the slow adapter is not needed.
         list(Sweep(legs=legs, rows="smoke", device="cpu", ledger=root / "ledger", wait_s=60.0).run(quiet))
@@ -422,11 +431,14 @@ def write_wheel() -> Callable[..., Path]:
 @pytest.fixture
 def copied_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Copy wheels from a folder. pip would download them from it, which takes a second."""
+    from kernwright.core.errors import KernwrightError
 
     def copy(pins: Iterable[Any], _: object, source: Any, folder: Path) -> None:
         for pin in pins:
-            (wheel,) = source.folder.glob(f"{pin.name.replace('-', '_')}-{pin.version}-*.whl")
-            shutil.copy(wheel, folder)
+            found = list(source.folder.glob(f"{pin.name.replace('-', '_')}-{pin.version}-*.whl"))
+            if not found:
+                raise KernwrightError(f"{source} has no wheel of {pin}", "put the wheel into that folder")
+            shutil.copy(found[0], folder)
 
     monkeypatch.setattr("kernwright.packages.download._pip_download", copy)
 

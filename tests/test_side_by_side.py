@@ -26,6 +26,12 @@ def loaded(path: Path) -> ModuleType:
     return module
 
 
+@pytest.fixture(autouse=True)
+def without_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start pytest without its plugins, which take a second to import."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
 @pytest.fixture(scope="module")
 def side_by_side() -> ModuleType:
     return loaded(SCRIPT)

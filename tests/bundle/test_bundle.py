@@ -1,4 +1,4 @@
-"""Bundles, made with the real pip from wheels of a few bytes."""
+"""Bundles of wheels of a few bytes. `test_bundle_cli.py` makes one with the real pip."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory, write_wheel: Callable[..., P
 
 
 @pytest.fixture
-def request_(tmp_path: Path, shelf: Path) -> BundleRequest:
+def request_(tmp_path: Path, shelf: Path, copied_wheels: None) -> BundleRequest:
     return BundleRequest(
         folder=tmp_path / "bundle", target=make_target("3.12", []), core=(A, B), package=False,
         source=WheelSource(folder=shelf),

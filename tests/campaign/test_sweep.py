@@ -64,7 +64,9 @@ def ids(work: Sweep) -> list[list[str]]:
     return [[row.id for row in work.outstanding(leg)] for leg in work.legs]
 
 
-def test_a_judged_row_is_not_judged_again(sweep: Callable[..., Sweep], quiet: Any, tmp_path: Path) -> None:
+def test_a_judged_row_is_not_judged_again_until_its_task_changes(
+    sweep: Callable[..., Sweep], quiet: Any, task: Task, tmp_path: Path
+) -> None:
     first = sweep("eager")
     assert ids(first) == [["r32", "r40", "r48"]]
     (verdict,) = first.run(quiet)
@@ -77,6 +79,11 @@ def test_a_judged_row_is_not_judged_again(sweep: Callable[..., Sweep], quiet: An
     assert all(row.verdict not in ("incorrect", "failed", "tampered") for row in other.rows), other.rows
     assert len([r for r in Ledger(tmp_path / "ledger").all_records() if r.kind == "verdict"]) == 2
     assert list(sweep("eager", "copied").run(quiet)) == []
+    file = task.folder / "task.toml"
+    file.write_text(file.read_text().replace("block_ms = 1.0", "block_ms = 1.1"))
+    changed = load_task(task.folder)
+    again.legs = [Leg(changed, leg.baseline, leg.contender) for leg in again.legs]
+    assert ids(again) == [["r32", "r40", "r48"]] * 2
 
 
 def test_a_verdict_over_one_shipped_op_counts(
@@ -121,28 +128,22 @@ def test_a_verdict_over_rows_of_two_families_counts_for_both() -> None:
     assert not any(leg.holds(verdict) for leg in legs)
 
 
-def test_a_changed_task_is_outstanding_again(sweep: Callable[..., Sweep], quiet: Any, task: Task) -> None:
-    list(sweep("eager").run(quiet))
-    file = task.folder / "task.toml"
-    file.write_text(file.read_text().replace("block_ms = 1.0", "block_ms = 1.1"))
-    changed = load_task(task.folder)
-    before = sweep("eager")
-    assert ids(before) == [[]]
-    before.legs = [Leg(changed, before.legs[0].baseline, before.legs[0].contender)]
-    assert ids(before) == [["r32", "r40", "r48"]]
-
-
 def test_time_that_is_up_leaves_the_rest_for_the_next_sweep(
     sweep: Callable[..., Sweep], quiet: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clock jumps 40 seconds at every reading: after one slice of two rows, no other fits into a minute."""
     monkeypatch.setattr("kernwright.campaign.sweep.MOST_ROWS", 2)
     ticks = itertools.count(0, 40)
+    asked: list[tuple[list[str], list[str]]] = []
+
+    def judged(self: Sweep, legs: list[Leg], rows: list[Any], progress: Any) -> list[str]:
+        asked.append(([leg.contender.name for leg in legs], [row.id for row in rows]))
+        return ["judged"] * len(legs)
+
+    monkeypatch.setattr(Sweep, "_judge", judged)
     work = sweep("eager", "copied", minutes=1.0, clock=lambda: float(next(ticks)))
-    verdicts = list(work.run(quiet))
-    assert [verdict.candidate for verdict in verdicts] == ["eager", "copied"]
-    assert verdicts[0].provenance["together"] == [{"baseline": "eager", "candidate": "copied"}]
-    assert ids(work) == [["r48"], ["r48"]]
+    assert list(work.run(quiet)) == ["judged"] * 2
+    assert asked == [(["eager", "copied"], ["r32", "r40"])]
 
 
 def test_rows_that_are_not_timed_come_in_larger_slices(

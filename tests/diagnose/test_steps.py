@@ -90,6 +90,12 @@ def test_repeating_kernels_are_steps_and_repeating_blocks_are_not(count: int, cu
     assert len(rotated) - cuts[-1] == len(STEP), "the last step is whole"
 
 
+def test_long_blocks_that_are_nearly_even_are_no_steps() -> None:
+    step = ["embed", *[f"kernel {number}" for number in range(30)] * 4, "project"]
+    cuts = repetitions(step * 3)
+    assert [cuts[0], *(after - before for before, after in pairwise(cuts))] == [0, len(step), len(step)]
+
+
 def test_kernels_without_order_are_no_steps() -> None:
     draw = random.Random(4)
     assert repetitions([draw.choice("abcdefgh") for _ in range(300)]) == []

@@ -5,6 +5,7 @@ It finds wrong indices, masks, strides and roundings, but no errors that only ha
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import empty_cases
@@ -13,7 +14,7 @@ import folded_cases
 import place_cases
 import pytest
 import torch
-from emulation import built
+from emulation import WATCHED, built
 from modulation_cases import BF16, CASES, CUDA_CASES, FP16, FP32, differing, verify
 
 from kernwright import ops
@@ -30,6 +31,9 @@ pytestmark = [
 ]
 TYPES = {BF16: "kBFloat16", FP16: "kFloat16", FP32: "kFloat32"}
 PAIRS = [(BF16, BF16), (FP16, FP16), (FP32, FP32), (BF16, FP32)]
+if os.environ.get(WATCHED):  # A sanitizer counts bytes: float16 has as many as bfloat16, and a build takes seconds.
+    PAIRS.remove((FP16, FP16))
+NAMES = [name for name, case in CUDA_CASES.items() if CUDA[case.op].types(case.tensors()) in PAIRS]
 Emulated = dict[tuple[torch.dtype, torch.dtype], Any]
 
 
@@ -51,7 +55,7 @@ def runner(op: str, emulated: Emulated) -> Any:
     return call
 
 
-@pytest.mark.parametrize("name", CUDA_CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_case_has_the_chains_bits(name: str, emulated: Emulated) -> None:
     verify(CUDA_CASES[name], runner(CUDA_CASES[name].op, emulated))
 

@@ -38,7 +38,8 @@ is_compiling: Callable[[], bool] = _never
 
 
 class Follower(Protocol):
-    """What happens to the targets of a program. A recorder notes their calls; a replacer has other functions run."""
+    """The response to targets of a program: a recorder notes their calls, and a replacer runs other functions
+    instead."""
 
     def wrapped(self, target: CaptureTarget) -> None:
         """Take note that the target was found."""

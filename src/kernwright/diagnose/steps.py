@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -135,9 +135,11 @@ def _step_ranges(ranges: Iterable[Annotation]) -> list[Annotation]:
     outer = _outermost(named)
     if _repeats(outer):
         return outer
+    starts = [each.start_us for each in named]
     found: list[Annotation] = []
     for each in outer:
-        parts = _step_ranges([inner for inner in named if _lies_within(inner, each)])
+        first, last = bisect_left(starts, each.start_us), bisect_right(starts, each.end_us)
+        parts = _step_ranges([inner for inner in named[first:last] if _lies_within(inner, each)])
         found += parts if _repeats(parts) else [each]
     return found
 

@@ -1,4 +1,4 @@
-"""Find an op's dispatcher and its public function by name. No more is imported than the op's family."""
+"""Find an op's dispatcher and its public function by name. Only the op's family is imported."""
 
 from __future__ import annotations
 

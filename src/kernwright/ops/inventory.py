@@ -23,7 +23,8 @@ from kernwright.runtime.target import Target
 
 
 def inventory(target: Target | None, ops: Sequence[str]) -> dict[str, Any]:
-    """Per op the backends beyond its reference, best first; the libraries of those ops' families, and why any lacks."""
+    """Return per op the backends besides its reference, best first, the libraries of those ops' families, and the
+    reasons for missing ones."""
     backends = {op: [name for name in dispatcher(op).backends if name != "torch"] for op in ops}
     found: dict[str, Any] = {"backends": backends, "libraries": [], "unbuilt": {}}
     if target is None:
@@ -32,7 +33,7 @@ def inventory(target: Target | None, ops: Sequence[str]) -> dict[str, Any]:
     def made(library: Library) -> Path | KernwrightError:
         try:
             return library.need(target)
-        except KernwrightError as problem:  # the others are of use without it
+        except KernwrightError as problem:  # the other libraries are useful without it
             return problem
 
     wanted = libraries(target, {FAMILIES[op] for op, own in backends.items() if own})

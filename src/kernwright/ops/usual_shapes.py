@@ -1,6 +1,7 @@
-"""The shapes that an op's tensors usually have beside its first one, for whoever has only that: `kernwright explain`.
+"""The usual shapes of an op's other tensors for a given first tensor. `kernwright explain` needs them if only one shape
+is given.
 
-What is not listed here has the first one's sizes where it carries data, and its last size where it modulates.
+An unlisted tensor has the first one's sizes if it carries data, and its last size if it modulates.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ _SPLIT = ("q_cos", "q_sin", "k_cos", "k_sin")  # rotations of one head, as wide 
 
 @dataclass(frozen=True)
 class UsualShapes:
-    """The axes of an op's first tensor by name, and other tensors in sizes of these: `4*D`, `D/2`, with a dtype or not.
+    """The axes of an op's first tensor by name, and the sizes of other tensors in terms of these: `4*D`, `D/2`,
+    optionally with a dtype.
 
-    A first tensor with fewer axes lacks those in front, or, where its axes end in dots, those behind: they are 1.
+    If a first tensor has fewer axes, the leading ones are 1. If its list of axes ends in dots, the trailing ones are 1.
     """
 
     axes: str = "B S D"
@@ -33,7 +35,7 @@ class UsualShapes:
         return dict.fromkeys(names, 1) | dict(zip(reversed(names), reversed(first), strict=False))
 
     def of(self, name: str, first: Sequence[int]) -> tuple[list[int], str | None] | None:
-        """Sizes and dtype of a tensor that is listed."""
+        """Return the sizes and the dtype of a listed tensor, or None."""
         if name not in self.others:
             return None
         sizes, _, dtype = self.others[name].partition(":")

@@ -66,7 +66,7 @@ class Call:
 
     @property
     def first(self) -> Tensor:
-        """Return the first activation. Its device, dtype and shape are the ones that others are compared with."""
+        """Return the first activation. Others are compared with its device, dtype and shape."""
         return self.tensors[self.op.activations[0]]
 
     @property
@@ -169,7 +169,7 @@ def run_reference(op: Op, arguments: Sequence[Any], scalars: Mapping[str, Any]) 
 
     `op.reference` is looked up in each call, since a capture wraps it.
     """
-    if is_any_autocast_enabled():  # faster than a question about one device, which needs the device's name
+    if is_any_autocast_enabled():  # this check is faster than one for a single device, which needs the device's name
         given = (*arguments, *scalars.values())  # tensors may be given by name
         kind = next((own.device.type for own in given if isinstance(own, Tensor)), "cpu")
         if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):

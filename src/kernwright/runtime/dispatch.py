@@ -1,9 +1,9 @@
-"""Dispatcher: runs an op with the implementation that the user asked for, or with the best one that takes the call.
+"""Dispatcher: runs an op with the requested implementation, or with the best one that takes the call.
 
 An explicit request that cannot be met is an error that names the requirement. An automatic choice may fall back to the
 reference, and warns once with the reason; `strict` turns that into an error. After an implementation was chosen, its
-errors reach the caller, and no other implementation is tried. There is one exception: that a library cannot be built
-shows only when it is needed. Nothing has run by then, so this counts as a requirement that is not met.
+errors reach the caller, and no other implementation is tried. There is one exception: a failed build shows only when
+the library is needed. Nothing has run by then, so it counts as a requirement that is not met.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from kernwright.runtime.preference import Backend, is_strict, known, preferred, 
 from kernwright.runtime.public_call.public_function import Option, as_op_arguments
 from kernwright.runtime.triton.tuning import Found, configured
 
-# The foreign function that the last call ended in: its backend, the function, and the contracts that it keeps.
+# The foreign function of the last call: its backend, the function, and the contracts that it keeps.
 Latest = tuple[Backend, Launch, tuple[Contract | None, ...]]
 NONE_YET: Latest = ("torch", lambda *arguments: False, ())
-MOST_REMEMBERED = 4096  # choices of one op: more shapes than a program has, unless every call brings its own
+MOST_REMEMBERED = 4096  # choices of one op: more shapes than a program uses, unless every call brings a new one
 
 
 class Dispatcher:

@@ -33,7 +33,7 @@ from kernwright.tasks.tensor import (
 from kernwright.tasks.workload import Scalar, Workload
 
 THE_DTYPE = "*"  # stands for each of the grid's dtypes in turn
-Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9]+$")]  # of a row's id
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9]+$")]  # a part of a row's id
 
 
 class GridTensor(BaseModel):

@@ -76,3 +76,26 @@ def test_a_name_that_is_neither_a_file_nor_a_preset_is_answered_with_the_closest
     ending = CliRunner().invoke(app, ["profile", "fluxx"])
     assert isinstance(ending.exception, KernwrightError)
     assert "fluxx" in ending.exception.cause and "flux" in ending.exception.remedy
+
+
+def odd() -> dict[str, MadeTrace]:
+    """Return traces with values that a profiler may write and that a sum or a name does not expect."""
+    timeless, nameless = MadeTrace(), MadeTrace()
+    for at in (0.0, 50.0, 100.0):
+        timeless.range("cpu_op", "aten::layer_norm", at, at + 9)
+        timeless.kernel("void at::native::layer_norm", at + 5, 0.0, launched=at)
+        nameless.range("cpu_op", "", at, at + 40, **{"Input Dims": "text", "Input type": None})
+        nameless.kernel("", at + 45, 2.0, launched=at + 30, grid="text", device="0", stream=None)
+        nameless.range("user_annotation", "7", at, at)
+    return {"no event takes time": timeless, "no operator or kernel has a name": nameless}
+
+
+@pytest.mark.parametrize("which", odd())
+def test_odd_values_are_no_unexpected_error(which: str, tmp_path: Path) -> None:
+    path = odd()[which].write(tmp_path / "trace.json", deviceProperties="text")
+    for words in (
+        ["profile"],
+        ["hotspots", "--html", str(tmp_path / "page.html"), "--perfetto", str(tmp_path / "t.json")],
+    ):
+        ending = CliRunner().invoke(app, [*words, str(path)])
+        assert ending.exit_code == 0, ending.exception

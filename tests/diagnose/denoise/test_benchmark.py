@@ -75,7 +75,9 @@ def test_the_second_stage_has_four_times_the_tokens(name: str) -> None:
     result, calls = run_counted(benchmark(name))
     assert result.finite == {"latents": True, "output": True}
     tokens = [named["hidden_states"].shape[1] for _, named in calls]
-    assert tokens[-1] == 4 * tokens[0] and Counter(tokens)[tokens[-1]] == 3
+    frames, height, width = 2, 128 // 32, 128 // 32
+    assert tokens[-1] == frames * height * width == 4 * tokens[0]
+    assert Counter(tokens)[tokens[-1]] == 3
     names = [stage.name for stage in result.dump.steps]
     assert names.index("DenoisingStage") < names.index("LatentUpsamplingStage") < names.index("RefinementStage")
 
@@ -120,7 +122,7 @@ def test_activations_stay_small_through_sixty_layers() -> None:
             timestep=torch.ones(1, dtype=torch.bfloat16),
             img_shapes=[[(1, 4, 4)]],
         )
-    assert len(seen) == 60 and seen[-1] < 4 * seen[0]
+    assert len(seen) == 60 and 0.9 < seen[-1] / seen[0] < 1.1, "it is 1.28 without scaled branches"
 
 
 def test_a_compiled_run_has_its_compilation_as_a_stage() -> None:

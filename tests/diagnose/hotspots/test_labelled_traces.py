@@ -137,6 +137,7 @@ def test_kernels_alone_tell_most_of_the_chains(name: str, tmp_path: Path) -> Non
     assert own.status_shares["covered, off"] == pytest.approx(full["covered, off"], abs=0.03)
     assert any("inferred from the kernels' names" in note for note in own.notes)
     assert own.saving_us[0] == pytest.approx(diagnosis(name).saving_us[0], rel=0.25)
+    assert all("no launches of the host" in cause.sentence for cause in own.idle)
 
 
 def test_a_trace_without_shapes_says_so(tmp_path: Path) -> None:
@@ -168,7 +169,11 @@ def test_several_gpus_in_one_trace_are_counted_together(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("gpu", "capability", "status"),
-    [("NVIDIA A100-SXM4-80GB", (8, 0), "covered, on"), ("NVIDIA H100 80GB HBM3", (9, 0), "partly")],
+    [
+        ("NVIDIA A100-SXM4-80GB", (8, 0), "covered, on"),
+        ("NVIDIA H100 80GB HBM3", (9, 0), "partly"),
+        ("AMD Instinct MI300X", (9, 4), "covered, on"),
+    ],
 )
 def test_an_older_attention_kernel_is_partly_covered_where_a_newer_one_runs(
     gpu: str, capability: tuple[int, int], status: str, tmp_path: Path

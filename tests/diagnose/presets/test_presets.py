@@ -52,7 +52,9 @@ def test_the_arguments_of_sglang_are_those_of_its_own_benchmark() -> None:
         "--width=1024", "--height=1024", "--num-gpus=2", "--tp-size=2", "--component-residency=dit=resident",
     ]  # fmt: skip
     _, ltx = find_preset("ltx23-one-stage")
+    assert ltx.request.negative_prompt is not None
     assert ltx.sglang_arguments() == [
+        f"--negative-prompt={ltx.request.negative_prompt}",
         "--width=768", "--height=512", "--num-frames=121", "--fps=24", "--num-inference-steps=30",
         "--guidance-scale=3.0", "--num-gpus=2",
     ]  # fmt: skip

@@ -53,12 +53,15 @@ time.sleep(300)
     assert capfd.readouterr().err == NOISE * 2 + sign
 
 
-def test_a_sign_ends_children_that_left_the_group_or_refuse_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sign_ends_children_that_left_the_group_or_refuse_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(watched_program, "GRACE_S", 0.3)
+    orphan = tmp_path / "orphan"
     ending = run(
-        """
+        f"""
 import os, signal, subprocess, sys, time
-subprocess.run(["sh", "-c", "setsid sleep 300 & exit"])  # an orphan in a session of its own
+subprocess.run(["sh", "-c", "setsid sleep 300 & echo $! > {orphan}"])  # in a session of its own
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"], start_new_session=True)
 if os.fork() == 0:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -67,6 +70,7 @@ time.sleep(300)
 """
     )
     assert ending.sign == "Using diffusers backend" and ending.status == -signal.SIGTERM
+    assert not Path("/proc", orphan.read_text().strip()).exists()
 
 
 def test_children_that_outlive_the_program_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ def cute_affine(signature: Signature) -> str | None:
 
 
 def dense(tensor: Tensor | None) -> Tensor | None:
-    """As sglang's layers do with every argument."""
+    """Return a contiguous tensor, as sglang's layers pass every argument."""
     return None if tensor is None else tensor.contiguous()
 
 

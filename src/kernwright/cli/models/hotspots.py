@@ -103,7 +103,7 @@ def _lines(diagnosis: Diagnosis) -> list[str]:
     lines = [
         f"{diagnosis.trace.path.name}{device}: {diagnosis.gpu_us / 1e3:.3f} ms of GPU work: {statuses}",
         f"known fast paths that are off would save {expected / 1e3:.3f} ms of it, "
-        f"{expected / diagnosis.gpu_us:.1%} ({low / 1e3:.3f} to {high / 1e3:.3f} ms)",
+        f"{expected / (diagnosis.gpu_us or 1.0):.1%} ({low / 1e3:.3f} to {high / 1e3:.3f} ms)",
     ]
     for cause in diagnosis.idle:
         lines.append(f"idle: {cause.sentence}")

@@ -57,6 +57,11 @@ def _resolve(ledger: Ledger, run: str) -> str:
     return matches[0]
 
 
+def _chosen(ledger: Ledger, runs: list[str] | None) -> list[str]:
+    """Return the ids of the given runs, or of all runs."""
+    return sorted({_resolve(ledger, run) for run in runs}) if runs else ledger.runs()
+
+
 def _summary(ledger: Ledger, run: str) -> dict[str, Any]:
     """Return a summary of one run; of a damaged run, the damage."""
     try:
@@ -239,9 +244,7 @@ def import_(
 @app.command()
 def pack(
     archive: Annotated[Path, typer.Argument(help=".tar.xz file to write")],
-    runs: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN]...", help="runs; default: all", autocompletion=complete_runs)
-    ] = None,
+    runs: RunIds = None,
     ledger: LedgerFolder = None,
 ) -> None:
     """Write runs to a compact archive, with a file of their heads beside it."""
@@ -249,7 +252,7 @@ def pack(
     from kernwright.ledger.transfer import pack_runs
 
     book = Ledger.existing(ledger)
-    chosen = sorted({_resolve(book, run) for run in runs}) if runs else book.runs()
+    chosen = _chosen(book, runs)
     pack_runs(book.root, chosen, archive)
     say(f"{archive}: {len(chosen)} run(s), {archive.stat().st_size} bytes")
 
@@ -257,9 +260,7 @@ def pack(
 @app.command()
 def export(
     archive: Annotated[Path, typer.Argument(help=".tar.gz file to write")],
-    runs: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN]...", help="runs; default: all", autocompletion=complete_runs)
-    ] = None,
+    runs: RunIds = None,
     ledger: LedgerFolder = None,
 ) -> None:
     """Write runs, with their blobs and heads, to one archive."""
@@ -267,6 +268,6 @@ def export(
     from kernwright.ledger.transfer import export_runs
 
     book = Ledger.existing(ledger)
-    chosen = sorted({_resolve(book, run) for run in runs}) if runs else book.runs()
+    chosen = _chosen(book, runs)
     export_runs(book.root, chosen, archive)
     say(f"{archive}: {len(chosen)} run(s)")

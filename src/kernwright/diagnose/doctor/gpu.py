@@ -147,7 +147,7 @@ def _process(found: Any) -> GpuProcess:
         user = str(owner)
         with suppress(KeyError):
             user = pwd.getpwuid(owner).pw_name
-        words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        command = " ".join(filter(None, words))[:120] or (folder / "comm").read_text(errors="replace").strip()
+        words = (folder / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ").split()
+        command = " ".join(words)[:120] or (folder / "comm").read_text(errors="replace").strip()
     used = found.usedGpuMemory
     return GpuProcess(pid=found.pid, user=user, command=command, used_mib=None if used is None else used // MIB)

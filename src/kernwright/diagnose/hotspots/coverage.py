@@ -39,13 +39,19 @@ class TraceGpu:
 
     @property
     def vendor(self) -> str | None:
-        if self.capability is not None or (self.name and "NVIDIA" in self.name) or self._is_known:
-            return "nvidia"
-        return "amd" if self.name and ("AMD" in self.name or self.name.startswith("MI")) else None
+        if is_amd(self.name):
+            return "amd"
+        known = self.capability is not None or self._is_known or "NVIDIA" in (self.name or "")
+        return "nvidia" if known else None
 
     @property
     def _is_known(self) -> bool:
         return bool(self.name and gpu_named(self.name))
+
+
+def is_amd(name: str | None) -> bool:
+    """Return whether a GPU of this name is one of AMD."""
+    return bool(name and re.search(r"AMD|Instinct|Radeon|^MI\d|gfx\d", name))
 
 
 def coverage_of(works: Sequence[GpuWork], catalogue: Catalogue, gpu: TraceGpu, copy_share: float | None) -> Coverage:
@@ -78,10 +84,12 @@ def _of_chain(works: Sequence[GpuWork], paths: Sequence[FastPath], gpu: TraceGpu
             else:
                 lacking.setdefault(path.name, lack)
     usable = [path for path in paths if path.name in served]
-    ready = sorted((p for p in usable if p.state == "available"), key=lambda p: -round(served[p.name] / total, 2))
+    ready = sorted(
+        (p for p in usable if p.state == "available"), key=lambda p: -round(served[p.name] / (total or 1.0), 2)
+    )
     if ready:
-        share = served[ready[0].name] / total
-        if share >= WHOLE or total == 0:
+        share = served[ready[0].name] / total if total else 1.0
+        if share >= WHOLE:
             count = _kernels_per(works)
             kernels = f"{count} kernels" if count > 1 else "a kernel of its own"
             reason = f"{about}: runs as {kernels} instead of {ready[0].name}"

@@ -9,7 +9,7 @@ from typing import Any
 from kernwright.diagnose.catalogue.catalogue import Catalogue, shipped_catalogue
 from kernwright.diagnose.category import is_inductor
 from kernwright.diagnose.chain import chain_patterns
-from kernwright.diagnose.hotspots.coverage import TraceGpu, coverage_of
+from kernwright.diagnose.hotspots.coverage import TraceGpu, coverage_of, is_amd
 from kernwright.diagnose.hotspots.diagnosis import Diagnosis, StepGroupTime
 from kernwright.diagnose.hotspots.hotspot import Hotspot, KernelTime
 from kernwright.diagnose.hotspots.idle_causes import idle_causes
@@ -19,6 +19,7 @@ from kernwright.diagnose.roofline.gpu_model import gpu_named
 from kernwright.diagnose.steps import Step, Steps, steps_of
 from kernwright.diagnose.trace.trace import GpuEvent, Trace
 
+UNMEASURED_COPY_SHARE = 0.9  # of the data sheet, that a copy reaches on a GPU where none was measured
 LARGE_BYTES = 256e6  # a call that moves this much is not served by the cache
 NO_SHAPES = (
     "the trace has no shapes, so savings are estimates from the kernels' times: record with record_shapes=True for "
@@ -182,6 +183,8 @@ def _capability(trace: Trace) -> tuple[int, int] | None:
     devices = trace.header.get("deviceProperties")
     first = devices[0] if isinstance(devices, list) and devices and isinstance(devices[0], dict) else {}
     major, minor = first.get("computeMajor"), first.get("computeMinor")
+    if is_amd(trace.device_name):  # whose numbers name another architecture
+        return None
     if isinstance(major, int) and isinstance(minor, int):
         return major, minor
     model = gpu_named(trace.device_name) if trace.device_name else None
@@ -197,8 +200,8 @@ def _copy_bandwidth(trace: Trace, works: Sequence[GpuWork]) -> tuple[float | Non
     if model is not None and model.copy_bandwidth:
         return model.copy_bandwidth, []
     if model is not None:
-        note = f"no copy was measured on {model.title}: savings assume 88 % of its {model.bandwidth / 1e12:.2f} TB/s"
-        return 0.88 * model.bandwidth, [note]
+        note = f"no copy was measured on {model.title}: savings assume 90 % of its {model.bandwidth / 1e12:.2f} TB/s"
+        return UNMEASURED_COPY_SHARE * model.bandwidth, [note]
     reached = [
         traffic.bytes / work.us * 1e6
         for work in works

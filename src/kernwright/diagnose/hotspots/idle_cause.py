@@ -117,6 +117,20 @@ def launch_cause(
     )
 
 
+def untold_cause(step: str, idle_us: float, span_us: float, steps: int) -> IdleCause:
+    """Say that a trace does not tell what the GPU waits for."""
+    return IdleCause(
+        step=step,
+        op="",
+        idle_us=idle_us,
+        span_us=span_us,
+        waited_us=idle_us,
+        sentence=f"{_opening(step, idle_us, span_us, steps)}; what it waits for is not known: the trace has no "
+        "launches of the host.",
+        advice="record CPU activity as well (activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
+    )
+
+
 def waits_for_launches(waited: Waited) -> bool:
     """Return whether the host code does nothing but prepare and launch work."""
     return _advice(waited).launch

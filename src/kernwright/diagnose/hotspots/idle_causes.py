@@ -9,6 +9,7 @@ from kernwright.diagnose.hotspots.idle_cause import (
     IdleCause,
     idle_cause,
     launch_cause,
+    untold_cause,
     waits_for_launches,
 )
 from kernwright.diagnose.idle import Waited, waits_in
@@ -65,6 +66,8 @@ def _causes(
     span_us = sum(end - start for start, end in spans)
     if not span_us or idle_us < LEAST_SHARE * span_us:
         return []
+    if all(event.launch is None for event in events):
+        return [untold_cause(group, idle_us, span_us, len(spans))]
     own = [each for each in waits if not waits_for_launches(each)]
     found = [idle_cause(group, each, idle_us, span_us, len(spans)) for each in own]
     launches = [each for each in waits if waits_for_launches(each)]

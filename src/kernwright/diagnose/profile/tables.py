@@ -103,7 +103,7 @@ def _kernels(profile: Profile, least_share: float) -> TextTable:
     if rest:
         us, launches = sum(row.us for row in rest), sum(row.launches for row in rest)
         name = f"{len(rest)} more, each below {percent(least_share)}"
-        rows.append((name, NO_VALUE, ms(us), percent(us / profile.us), str(launches), NO_VALUE, NO_VALUE))
+        rows.append((name, NO_VALUE, ms(us), percent(us / (profile.us or 1.0)), str(launches), NO_VALUE, NO_VALUE))
     head = ("kernel", "category", "ms", "share", "launches", "cpu op", "python location")
     return TextTable("kernels", head, tuple(rows), head[2:5])
 

@@ -99,7 +99,7 @@ class Channel:
         return tag, self._exactly(length), descriptors
 
     def _at_once(self, count: int, end: float) -> bytes:
-        """What is there already, without a look at the clock; and what is not, before `end`."""
+        """Return bytes that have already arrived without reading the clock, and wait for the rest until `end`."""
         try:
             part = self.connection.recv(count, socket.MSG_DONTWAIT) if count else b""
         except BlockingIOError:

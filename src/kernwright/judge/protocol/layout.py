@@ -69,7 +69,7 @@ def lay_out(tensors: Mapping[str, ConcreteTensor], slots: int) -> SlotLayout:
     gaps: list[tuple[int, int]] = []
     plan: dict[str, Placement] = {}
     for name, tensor in tensors.items():
-        start = _aligned(end + GUARD_BYTES) + tensor.offset * tensor.item_bytes  # what it begins behind is guard
+        start = _aligned(end + GUARD_BYTES) + tensor.offset * tensor.item_bytes  # the gap before the tensor is a guard
         gaps.append((end, start - end))
         plan[name] = Placement(name, tensor, start)
         end = start + tensor.span_bytes

@@ -1,4 +1,5 @@
-"""ModulationLayout: which row of a modulation belongs to a token. `native/reader.h` has the same for native kernels."""
+"""ModulationLayout: the row of a modulation that belongs to a token. `native/reader.h` has the same for native
+kernels."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Requirements of kernels that sum a token in torch's order, and the calls for which the chain runs in their place.
+"""Requirements of kernels that sum a token in torch's order, and the calls for which the chain runs instead.
 
-A family's `exactness.py` describes the order of its norm and asks a device whether it keeps it.
+A family's `exactness.py` describes the order of its norm and checks whether a device keeps it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GROUP = 4  # channels that torch loads at once, where their address allows it
 
 
 def keeps_order(backend: str, shown: Callable[[str, Call], bool]) -> Requirement:
-    """Require that the device showed, when `shown` asked it, that the backend's kernel sums as torch does."""
+    """Require that a check of the device by `shown` found that the backend's kernel sums as torch does."""
     return partial(_refusal, backend, shown)
 
 
@@ -44,14 +44,14 @@ def _refusal(backend: str, shown: Callable[[str, Call], bool], call: Call) -> st
 
 
 def starts_off_group(x: Tensor) -> bool:
-    """Return whether torch, if it reads x in place, goes through it in another order."""
+    """Return whether torch would read x in place and go through it in another order."""
     return x.data_ptr() % (GROUP * x.element_size()) != 0
 
 
 def exact_function(
     op: Op, load: Callable[[], Callable[..., Any]], is_chains: Callable[[Op, Tensor], bool]
 ) -> Callable[..., Any]:
-    """Return the exact kernel's function. It runs the chain where `is_chains`: only an address tells that."""
+    """Return the exact kernel's function. It runs the chain if `is_chains`, which depends on the address alone."""
     own, chain = load(), reference_function(op)
 
     def run(*tensors: Any, out: Any = None, **scalars: Any) -> Any:
@@ -68,7 +68,8 @@ def exact_implementations(
     is_chains: Callable[[Op, Tensor], bool],
     order: Callable[[str], Requirement],
 ) -> tuple[Implementation, Implementation]:
-    """Return two implementations as exact ones. The device is asked last, after all that refuses a call by itself."""
+    """Return two implementations as exact ones. The device is checked last, after the requirements that look at the
+    call alone."""
     exact_cuda, exact_triton = (
         replace(
             own,

@@ -21,7 +21,7 @@ Rows = tuple[Tensor, int, int, int, int] | None
 
 @dataclass(frozen=True)
 class Shape:
-    """How a width is laid out: tokens a program, columns a piece, warps."""
+    """The layout of a width: tokens per program, columns per piece, and warps."""
 
     rows: int
     block: int
@@ -35,19 +35,21 @@ class Shape:
 
 
 def shape_of(op: str, x: Tensor) -> Shape:
-    """The one that was measured to be best on this GPU, or the default: looked up, never searched for."""
+    """Return the shape that was measured to be best on this GPU, or the default. It is looked up, never searched
+    for."""
     width = x.shape[-1]
     own = chosen(op, width, x.numel(), x.element_size(), x.device)
     return _shape(own.rows, own.block, own.warps, width)
 
 
-@lru_cache(maxsize=4096)  # a launch is short of time, and to make one takes as long as to look it up
+@lru_cache(maxsize=4096)  # a launch is short, and making a shape takes as long as looking it up
 def _shape(rows: int, block: int, warps: int, width: int) -> Shape:
     return Shape(rows, block, warps, block >= width)
 
 
 def steps(tensor: Tensor) -> tuple[int, int]:
-    """From one batch entry of `[B, S, D]` or `[S, D]` to the next, and from one token to the next."""
+    """Return the strides from one batch entry of `[B, S, D]` or `[S, D]` to the next, and from one token to the
+    next."""
     return (tensor.stride(0) if tensor.ndim == 3 else 0), tensor.stride(-2)
 
 
@@ -64,12 +66,13 @@ def rows_of(modulation: Tensor | None, x: Tensor) -> Rows:
 
 @triton.jit
 def places(rows, tokens, ROWS: tl.constexpr):
-    """This program's tokens: the batch entry of each, its place there, and whether there is one at all."""
+    """Return this program's tokens: the batch entry of each, its place there, and whether it exists."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     return row // tokens, row % tokens, row < rows
 
 
-# What a call does not have is not given to these two: before Triton 3.7 no function that may answer None compiles.
+# Tensors that a call lacks are not passed to these two functions: before Triton 3.7, no function that may return None
+# compiles.
 @triton.jit
 def token_start(own, batch, token):
     data, batch_step, token_step = own
@@ -78,7 +81,7 @@ def token_start(own, batch, token):
 
 @triton.jit
 def row_start(own, batch, token):
-    """Where each token's row of a modulation begins, and how far apart its channels lie."""
+    """Return where each token's row of a modulation starts, and the stride of its channels."""
     data, batch_step, token_step, tokens_per_row, channel_step = own
     return data + batch * batch_step + token // tokens_per_row * token_step, channel_step
 
@@ -87,8 +90,8 @@ def row_start(own, batch, token):
 def widened(values, result=None):
     """Return values in float32. `result` are the tokens to whose dtype a sum with them is rounded.
 
-    LLVM takes any bfloat16 for a float16, since it compares mantissas and no exponents: it would compute a sum of both
-    that is rounded to float16 in float16. It does not do so where a bfloat16 is widened by its bits.
+    LLVM confuses bfloat16 with float16, because it compares mantissas and not exponents: a sum of both that is rounded
+    to float16 would be computed in float16. This does not happen if a bfloat16 is widened by its bits.
     """
     wide = values.to(tl.float32)
     if result is not None:  # noqa: SIM102 - Triton may look at every operand of "and"
@@ -115,7 +118,7 @@ def write(tokens, column, value, mask):
 
 @triton.jit
 def affine(normed, weight, bias, column, inside):
-    """Weight and bias are the same for every token, so they are read for one."""
+    """Return weight and bias, which are the same for every token and are read for one."""
     if weight is not None:
         normed *= wide(weight, column, inside)
     if bias is not None:
@@ -140,8 +143,8 @@ def held_statistics(value, mask, width, eps, RMS: tl.constexpr):
 def streamed_statistics(
     value_of: tl.constexpr, given, there, width, eps, RMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """The same of tokens in pieces of BLOCK; `value_of(given, column, mask)` is a piece, formed anew in each pass and 0
-    outside its mask."""
+    """Return the same for tokens in pieces of BLOCK. `value_of(given, column, mask)` is a piece, computed anew in each
+    pass and 0 outside its mask."""
     mean = tl.zeros([ROWS, 1], tl.float32)
     if not RMS:
         sums = tl.zeros([ROWS, BLOCK], tl.float32)

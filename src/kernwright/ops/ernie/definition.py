@@ -1,7 +1,7 @@
-"""ERNIE-Image's norm and modulation. What it ships is compiled, not eager, and the definitions spell that rounding out.
+"""ERNIE-Image's norm and modulation. The model ships compiled code, and the definitions spell out its rounding.
 
-The compiler fuses each function into one kernel that stays in float32 between its loads and its stores: nothing rounds
-on the way, and the norm sees the residual before that is rounded for its own store.
+The compiler fuses each function into one kernel that stays in float32 between its loads and its stores. Nothing rounds
+in between, and the norm uses the residual before it is rounded for its own store.
 """
 
 from __future__ import annotations

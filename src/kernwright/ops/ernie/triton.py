@@ -1,10 +1,12 @@
-"""ERNIE's norms, modulation and gated residuals in Triton, by the kernels of `norm_modulation` and `modulation`: what
-runs on a GPU where there is no nvcc.
+"""ERNIE's norms, modulation and gated residuals in Triton, with the kernels of `norm_modulation` and `modulation`. They
+run on a GPU without nvcc.
 
-Contract: close for the norms. All is float32 between loads and stores, what is normed too: the sum with the residual is
-rounded for its own store alone. Exact for ernie_residual_gate: a product, a sum and one rounding, none of them fused.
-Bytes a token: tokens read once and written once, as in those kernels; modulations that tokens share stay in the cache.
-Share of a copy's bandwidth: not measured yet.
+Contract: close for the norms. Everything is float32 between loads and stores, also the input of the norm: the sum with
+the residual is rounded only for its own store. Exact for ernie_residual_gate: a product, a sum and one rounding, none
+of them fused.
+
+Bytes per token: tokens are read once and written once, as in those kernels. Modulations that tokens share stay in the
+cache. Share of a copy's bandwidth: not measured yet.
 """
 
 from __future__ import annotations

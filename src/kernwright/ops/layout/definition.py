@@ -1,4 +1,4 @@
-"""Data movement: every bit arrives as it left, NaN and Inf included."""
+"""Data movement: every bit is copied unchanged, including NaN and Inf."""
 
 from __future__ import annotations
 

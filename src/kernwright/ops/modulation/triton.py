@@ -1,11 +1,14 @@
-"""scale_shift, residual_gate and broadcast_add in Triton: what runs on a GPU where there is no nvcc.
+"""scale_shift, residual_gate and broadcast_add in Triton. They run on a GPU without nvcc.
 
-Contract: exact. Each rounding of the eager chain is made where the chain makes it (`policy.h` says where that is), and
-no product is fused into a sum: the kernel is compiled without fusion.
-Bytes a token: x read once, y written once, modulations per token read once; what tokens share stays in the cache.
-Share of a copy's bandwidth: not measured against today's copy. By graph replay out of a cold cache an H200 took, of an
-earlier form: scale_shift 81 us for 27,030 tokens 3072 wide in bfloat16, 186 us for 37,800 tokens 5120 wide with float32
-rows; residual_gate 187 us for 32,640 tokens 4096 wide.
+Contract: exact. Each rounding of the eager chain is made in the same place (see `policy.h`), and no product is fused
+into a sum: the kernel is compiled without fusion.
+
+Bytes per token: x is read once, y is written once, and modulations per token are read once. Rows that tokens share stay
+in the cache.
+
+Share of a copy's bandwidth: not measured against the present copy. Times of an earlier version on an H200, by graph
+replay with a cold cache: scale_shift 81 us for 27,030 tokens of width 3072 in bfloat16, and 186 us for 37,800 tokens of
+width 5120 with float32 rows; residual_gate 187 us for 32,640 tokens of width 4096.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
@@ -52,7 +55,7 @@ def modulate(
     ROUND_PRODUCT: tl.constexpr, CAST_SCALE: tl.constexpr, CAST_SHIFT: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """ROWS tokens of BLOCK channels a program; programs that follow each other lie beside each other on a token."""
+    """Process ROWS tokens of BLOCK channels per program. Consecutive programs are next to each other on a token."""
     program = tl.program_id(0).to(tl.int64)
     chunks, groups = tl.cdiv(width, BLOCK), tl.cdiv(tokens, ROWS)
     column = program % chunks * BLOCK + tl.arange(0, BLOCK)[None, :]
@@ -82,7 +85,7 @@ def modulate(
 
 
 def tile_of(op: str, x: Tensor, tokens: int, width: int, elements: int) -> Configuration:
-    """As for any kernel over tokens, but for rows that no token would be in."""
+    """Return the tile as for any kernel over tokens, without rows that would contain no token."""
     own = chosen(op, width, elements, x.element_size(), x.device)
     fewer = power_of_two(tokens)
     return own if own.rows <= fewer else Configuration(fewer, own.block, own.warps)
@@ -93,7 +96,7 @@ def _launch(
     between: tuple[int, int, int, int], scale_rows: ModulationLayout, shift_rows: ModulationLayout, elements: int,
     rounds_once: bool = False,
 ) -> None:  # fmt: skip
-    """The roundings follow from dtypes and axes, as `policy.h` has them; or there is none but the last one.
+    """Launch with the roundings that follow from dtypes and axes (see `policy.h`), or with the last one only.
     `elements` are those of all launches of a call."""
     batches, tokens, width = sizes
     if elements == 0:
@@ -121,7 +124,7 @@ def _launch(
 def modulated(
     x: Tensor, scale: Tensor, shift: Tensor, constant: float | None, y: Tensor, rounds_once: bool = False
 ) -> Tensor:
-    """x * (constant + scale) + shift; without a constant x * scale + shift."""
+    """Compute x * (constant + scale) + shift, or x * scale + shift without a constant."""
     for own, to, by, more in folded((x, y), (scale, shift)):
         assert own is not None and to is not None and by is not None and more is not None
         sizes = (own.shape[0] if own.ndim == 3 else 1, own.shape[-2], own.shape[-1])

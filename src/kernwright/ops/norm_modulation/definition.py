@@ -1,7 +1,8 @@
-"""Norm followed by scale and shift: plain, behind a gated residual, and with a choice of two modulations per token.
+"""Norm followed by scale and shift: plain, with a gated residual, and with a choice of two modulations per token.
 
-Rounding, as the models run it in eager mode: the pre-norm value in x's dtype; statistics in float32; the norm's output
-in x's dtype; scale and shift applied in their own dtype (float32 modulation promotes); the result in x's dtype.
+Rounding is that of the models in eager mode: the input of the norm is in x's dtype, statistics in float32, the norm's
+output in x's dtype. Scale and shift are applied in their own dtype (float32 modulation promotes), and the result is in
+x's dtype.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def residual_norm_scale_shift(
 
 
 def _picked(index: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """Token by token the row of the first set (index 0) or of the second (index 1)."""
+    """Return for each token the row of the first set (index 0) or of the second (index 1)."""
     return torch.where(index.bool()[..., None], second[:, None, :], first[:, None, :])
 
 

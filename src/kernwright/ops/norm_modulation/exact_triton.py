@@ -1,12 +1,13 @@
 """norm_scale_shift and residual_norm_scale_shift in Triton with the bits of the eager chain, for LayerNorm without
-weight and bias: what runs for `contract="exact"` on a GPU where there is no nvcc.
+weight and bias. They run for `contract="exact"` on a GPU without nvcc.
 
-Contract: exact where the device shows that torch norms as this kernel does (`exactness.py` says in what order that is).
-Ahead of the norm and behind it every step rounds where the chain rounds (`exact_policy.h` says where that is); nothing
-is fused but what torch's own kernel fuses.
-Bytes a token: x (and residual) read once and once more out of the cache, y (and their sum) written once; modulations
-per token read once. What tokens share stays in the cache.
-Share of a copy's bandwidth: not measured yet.
+Contract: exact if the device shows that torch norms in the order of this kernel (see `exactness.py`). Before and after
+the norm, every step rounds where the chain rounds (see `exact_policy.h`). Only products that torch's own kernel fuses
+are fused.
+
+Bytes per token: x (and residual) is read once from memory and once more from the cache, y (and their sum) is written
+once, and modulations per token are read once. Rows that tokens share stay in the cache. Share of a copy's bandwidth:
+not measured yet.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
@@ -28,7 +29,8 @@ OPTIONS = {"BLOCK": 2048, "num_warps": 4, "enable_fp_fusion": False}
 
 @triton.jit
 def _multiplied(value, factor, DTYPE: tl.constexpr, ROUNDS: tl.constexpr, CASTS: tl.constexpr):
-    """In float32, and rounded to x's dtype where the chain does; a number without an axis is cast to it before."""
+    """Return the product in float32, rounded to x's dtype where the chain rounds. A number without an axis is cast to
+    that dtype first."""
     if CASTS:
         factor = factor.to(DTYPE).to(tl.float32)
     value = value * factor
@@ -50,7 +52,7 @@ def _value(x, residual, gate, column, mask, ROUNDS_GATED: tl.constexpr, CASTS_GA
 
 @triton.jit
 def _taken(part, value, there):
-    """One channel more for each thread that has one."""
+    """Add one channel to each thread that has one."""
     mean, squares, count = part
     more = count + 1.0
     apart = value - mean
@@ -61,7 +63,8 @@ def _taken(part, value, there):
 
 @triton.jit
 def _met(part, BESIDE: tl.constexpr, APART: tl.constexpr):
-    """Of BESIDE runs of 2 * APART parts, each with the one so far behind it: b is the one that stays."""
+    """Merge pairs of parts that are APART parts from each other, in BESIDE runs of 2 * APART parts. The result replaces
+    b."""
     mean, squares, count = part
     mean_b, mean_a = tl.split(tl.permute(tl.reshape(mean, [BESIDE, 2, APART]), [0, 2, 1]))
     squares_b, squares_a = tl.split(tl.permute(tl.reshape(squares, [BESIDE, 2, APART]), [0, 2, 1]))
@@ -77,7 +80,8 @@ def _met(part, BESIDE: tl.constexpr, APART: tl.constexpr):
 
 @triton.jit
 def _statistics_in_torchs_order(x, residual, gate, there, width, ROUNDS_GATED: tl.constexpr, CASTS_GATE: tl.constexpr):
-    """128 threads take groups of four channels in turn; then lanes 16, 8, 4, 2, 1 apart meet, and warps 2, 1 apart."""
+    """Sum with 128 threads that take groups of four channels in turn. Then lanes 16, 8, 4, 2 and 1 apart are merged,
+    and warps 2 and 1 apart."""
     zeros = tl.zeros([128], tl.float32)
     part = (zeros, zeros, zeros)
     for start in range(0, width, 512):
@@ -107,7 +111,7 @@ def norm_modulated_exactly(
     ROUNDS_GATED: tl.constexpr, CASTS_GATE: tl.constexpr,
     ROUNDS: tl.constexpr, CASTS_SCALE: tl.constexpr, CASTS_SHIFT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A token a program, of four warps as torch has them; compiled without fusion, but for what says so."""
+    """Norm one token per program of four warps, as torch does. Products are fused only where the code says so."""
     batch, token, there = places(rows, tokens, 1)
     x, y = token_start(x, batch, token), token_start(y, batch, token)
     residual, gate, total = (

@@ -1,26 +1,25 @@
-"""Whether an exact kernel has the bits of the chain: in what order torch norms a token on a GPU, and how a device is
-asked whether it does.
+"""The order in which torch norms a token on a GPU, and the check that an exact kernel has the same bits on a device.
 
-All of the chain is elementwise but F.layer_norm. The order in which that goes through a token is no part of torch's
-interface, and may change with any version. By its sources, as far as they were read, a row of N channels, N a multiple
-of 4 up to 2 ** 24 and its start aligned to four elements, is normed so:
+All of the chain is elementwise except F.layer_norm. The order in which that goes through a token is not part of torch's
+interface, and may change with any version. By torch's sources, a row of N channels, with N a multiple of 4 up to 2 **
+24 and its start aligned to four elements, is normed as follows:
 
-- a block of 4 warps (128 threads) a row; thread t takes the groups of 4 channels t, t + 128, t + 256, ... in turn;
-- within a thread by Welford's rule, in float32, with what the compiler makes of it: `apart = v - mean`,
+- a block of 4 warps (128 threads) per row; thread t takes the groups of 4 channels t, t + 128, t + 256, ... in turn;
+- within a thread Welford's rule in float32, as the compiler contracts it: `apart = v - mean`,
   `mean = fma(apart, 1 / n, mean)`, `squares = fma(apart, v - mean, squares)`;
-- two parts meet as `mean = fma(nA / n, meanA, (nB / n) * meanB)`, `squares = fma(apart ** 2 * nA, nB / n, squaresA +
-  squaresB)`, where B is the part that stays, and each n / n is a product with 1 / n, which rounds;
+- two parts are merged as `mean = fma(nA / n, meanA, (nB / n) * meanB)` and `squares = fma(apart ** 2 * nA, nB / n,
+  squaresA + squaresB)`, where B is the part that stays, and each n / n is a product with 1 / n, which rounds;
 - within a warp by shuffles down, 16, 8, 4, 2, 1 lanes apart; between the warps 0 and 2, 1 and 3, then both;
-- then one division of the squares by N, rounded to nearest, `+ eps` with eps in float32, and CUDA's rsqrtf, which is an
-  approximation; each value is `rsqrt * (x - mean)`, rounded to float32 and then to x's dtype.
+- then one division of the squares by N, rounded to nearest, `+ eps` with eps in float32, and CUDA's rsqrtf, which is
+  an approximation; each value is `rsqrt * (x - mean)`, rounded to float32 and then to x's dtype.
 
-Every other row (a width that is no multiple of 4, an address off four elements) goes through another kernel of torch's,
-whose order is another. Tokens that lie apart are copied first, and then lie as they should.
+Torch has another kernel, with another order, for every other row (a width that is no multiple of 4, an address off four
+elements). Tokens with gaps are copied first, and the copy is aligned.
 
-An order does not depend on what is normed. So the device is asked once for each op, width and dtype: the kernel's norm
-and torch's own, of random rows of many magnitudes, some far from zero, must be equal in every bit. Another order is off
-by a unit of float32 in most rows, which changes one in some ten thousand elements of a narrower dtype: of millions
-hundreds.
+An order does not depend on the values. So a device is checked once for each op, width and dtype: the kernel's norm and
+torch's own, of random rows of many magnitudes, some far from zero, must be equal in every bit. Another order is off by
+an ulp of float32 in most rows, which changes one in some ten thousand elements of a narrower dtype, so among millions
+of elements hundreds differ.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _shown_widths: dict[tuple[str, torch.dtype], set[int]] = defaultdict(set)  # wid
 
 
 def is_plain_layer_norm(call: Call) -> str | None:
-    """A requirement: the norm is one whose order of sums is known."""
+    """Require a norm whose order of sums is known."""
     if call.arguments["norm_type"] != "layer":
         return "is for LayerNorm, and the norm is another"
     return "is for a norm without weight and bias" if "weight" in call.tensors else None
@@ -65,10 +64,10 @@ def shown(backend: str, op: str, device: torch.device, dtype: torch.dtype, width
     rows = torch.randn(count, width, generator=generator, device=device) * 10 ** (draw() * 6 - 4)
     rows = (rows + rows.std(-1, keepdim=True) * (draw() * 20 - 10)).to(
         dtype
-    )  # up to ten deviations from zero, and far from float16's ends
-    with torch.no_grad(), torch.autocast(device.type, enabled=False):  # which would have torch norm in float32
+    )  # up to ten deviations from zero, and far from the limits of float16
+    with torch.no_grad(), torch.autocast(device.type, enabled=False):  # autocast would make torch norm in float32
         wanted = F.layer_norm(rows, (width,), eps=EPS)
-        # A number and a row: kernels may part there.
+        # A number and a row, for which there may be different kernels.
         modulations = [torch.zeros(size, device=device, dtype=dtype) for size in (1, width)]
         is_shown = all(torch.equal(_modulated(backend, op, rows, own), wanted) for own in modulations)
     if is_shown and backend == "cuda":
@@ -77,7 +76,7 @@ def shown(backend: str, op: str, device: torch.device, dtype: torch.dtype, width
 
 
 def _modulated(backend: str, op: str, rows: Tensor, by: Tensor) -> Tensor:
-    """Behind a residual, what is added to it is zero."""
+    """Return the modulated norm. With a residual, zeros are added to it."""
     ahead, behind = ([torch.zeros_like(rows), rows], [None]) if op.startswith("residual") else ([rows], [])
     if backend == "cuda":
         from kernwright.ops.norm_modulation.family import EXACT
@@ -94,13 +93,14 @@ def _modulated(backend: str, op: str, rows: Tensor, by: Tensor) -> Tensor:
 
 
 def is_chains(op: Op, x: Tensor) -> bool:
-    """Tokens that lie apart torch copies first, and a residual's sum is its own: those start as they should."""
+    """Return whether the chain must run. torch copies tokens with gaps first, and the sum with a residual is its own
+    tensor: both are aligned."""
     return not op.name.startswith("residual") and x.is_contiguous() and starts_off_group(x)
 
 
 def shown_shortcut(op: str, cuda: CudaOp, device: torch.device, dtype: torch.dtype) -> Launch | None:
-    """Return the function for the fast path. It refuses widths for which the device has not shown torch's order, which
-    the library cannot tell; the library refuses everything else that torch norms in another order."""
+    """Return the function for the fast path. It refuses widths for which the device has not shown torch's order,
+    because the library cannot know this. The library refuses all other calls that torch norms in another order."""
     own = cuda.shortcut(device, dtype)
     if own is None:
         return None

@@ -1,12 +1,13 @@
-"""Norm, scale and shift in Triton: plain, behind a gated residual, and with a choice of two modulations per token. It
-runs on a GPU where there is no nvcc.
+"""Norm, scale and shift in Triton: plain, with a gated residual, and with a choice of two modulations per token. They
+run on a GPU without nvcc.
 
-Contract: close. What is normed is rounded to x's dtype, as it is returned; statistics in float32, centred before they
-are squared; then one chain in float32 and one rounding, where the eager chain rounds after each step.
-Bytes a token: x (and residual) read once, y (their sum, the chosen gate) written once, up to a width of HELD; a wider
-token is read three times, the second and third time out of the cache. Modulations that tokens share stay in the cache,
-and of two sets a token reads the one that it picked.
-Share of a copy's bandwidth: not measured yet.
+Contract: close. The input of the norm is rounded to x's dtype, as it is returned. Statistics are in float32 and centred
+before they are squared. Then follow one chain in float32 and one rounding, where the eager chain rounds after each
+step.
+
+Bytes per token: x (and residual) is read once and y (their sum, the chosen gate) is written once, up to a width of
+HELD. A wider token is read three times, the second and third time from the cache. Modulations that tokens share stay in
+the cache. Of two sets a token reads only its own. Share of a copy's bandwidth: not measured yet.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
@@ -56,7 +57,7 @@ def _value(given, column, mask):
 
 @triton.jit
 def _of_choice(first, second, picked, column, mask):
-    """The first set's value; where there is a second one, that of the set which the token picked."""
+    """Return the first set's value, or with two sets the value of the token's own set."""
     if second is None:
         value = read(first, column, mask)
     else:
@@ -93,10 +94,10 @@ def norm_modulate(
     rows, tokens, width, eps,
     RMS: tl.constexpr, ROUNDS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, HELD_WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """ROWS tokens a program. `HELD_WHOLE`: a token fits BLOCK; otherwise it is walked through in pieces of BLOCK.
+    """Norm ROWS tokens per program. With `HELD_WHOLE` a token fits BLOCK; otherwise it is processed in pieces of BLOCK.
 
-    ROUNDS: what is normed is the sum as it is returned, in x's dtype, not as it was in float32.
-    `scale1`, `shift1`, `gate0`, `gate1`, `index` and `gate_out` come together: any index but 0 picks the second set.
+    ROUNDS: the input of the norm is the sum as it is returned, in x's dtype, and not the float32 sum. `scale1`,
+    `shift1`, `gate0`, `gate1`, `index` and `gate_out` are given together: any index except 0 picks the second set.
     """
     batch, token, there = places(rows, tokens, ROWS)
     given = (
@@ -109,7 +110,7 @@ def norm_modulate(
         token_start(y, batch, token),
         total if total is None else token_start(total, batch, token),
         gate_out if gate_out is None else token_start(gate_out, batch, token),
-        # A row that several tokens picked together is the first one's to store.
+        # If several tokens share a row, the first of them stores it.
         there if gate_out is None else there & _is_first_of_row(gate_out, batch, token),
     )
     sets = (
@@ -133,7 +134,7 @@ def norm_modulate(
         mean, inverse = streamed_statistics(_value, given, there, width, eps, RMS, ROWS, BLOCK)
         for start in range(0, width, BLOCK):
             column = start + tl.arange(0, BLOCK)[None, :]
-            # Formed anew rather than read back: what another thread stored is not this thread's to read.
+            # Computed again and not read back, because a thread must not read what another thread stored.
             value = _value(given, column, there & (column < width))
             _finish(value, mean, inverse, weight, bias, sets, picked, outputs, column, there, width)
 
@@ -144,7 +145,7 @@ def launch(
     second: tuple[Tensor, Tensor, Tensor, Tensor, Tensor] | None = None, gate_out: Tensor | None = None,
     rounds: bool = True,
 ) -> None:  # fmt: skip
-    """`second`: the second set's scale and shift, both gates, and the index."""
+    """Launch the kernel. `second` has the second set's scale and shift, both gates, and the index."""
     if x.numel() == 0:
         return
     op = f"{'' if residual is None else 'residual_'}norm_scale_shift{'' if second is None else '_select'}"

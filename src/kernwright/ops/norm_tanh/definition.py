@@ -1,4 +1,4 @@
-"""Norm behind a tanh gate. Every step rounds to the tokens' dtype, as Z-Image's eager chain does."""
+"""Norm with a tanh gate. Every step rounds to the tokens' dtype, as Z-Image's eager chain does."""
 
 from __future__ import annotations
 

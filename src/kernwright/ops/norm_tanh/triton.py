@@ -1,11 +1,11 @@
-"""Norm behind a tanh gate in Triton, alone and followed by a second norm and scale. It runs on a GPU where there is no
-nvcc.
+"""Norm with a tanh gate in Triton, alone and followed by a second norm and scale. They run on a GPU without nvcc.
 
-Contract: close. Statistics in float32, centred before they are squared; then one chain in float32 and one rounding,
-where the eager chain rounds after each step. What the second norm sees is y as it is returned.
-Bytes a token: x (and a shift per token) read once, y (and y2) written once, up to a width of HELD; a wider token is
-read up to five times, all but once out of the cache. Modulations that tokens share stay there.
-Share of a copy's bandwidth: not measured yet.
+Contract: close. Statistics are in float32 and centred before they are squared. Then follow one chain in float32 and one
+rounding, where the eager chain rounds after each step. The input of the second norm is y as it is returned.
+
+Bytes per token: x (and a shift per token) is read once and y (and y2) is written once, up to a width of HELD. A wider
+token is read up to five times, all but once from the cache. Modulations that tokens share stay there. Share of a copy's
+bandwidth: not measured yet.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
@@ -38,8 +38,8 @@ from kernwright.runtime.outputs import rows_like
 
 @triton.jit
 def _tanh(value):
-    """Within 2 units of the last place. Near zero a polynomial, fitted for the least relative error up to 0.6: one
-    minus a fraction, as it is beyond, would cancel there. A value that is no number stays none."""
+    """Return tanh within 2 ulp. Near zero it uses a polynomial that was fitted for the least relative error up to 0.6,
+    because the formula for larger values, one minus a fraction, would cancel there. NaN stays NaN."""
     size = tl.abs(value)
     far = 1.0 - 2.0 / (tl.exp(2.0 * size) + 1.0)
     square = value * value
@@ -51,8 +51,8 @@ def _tanh(value):
 
 @triton.jit
 def _gated(value, mean, inverse, gated, column, mask, width):
-    """norm(x) * tanh(scale) + shift, rounded as it is returned, and widened again: 0 where there is no channel, as
-    scale and shift are read as 0 there."""
+    """Return norm(x) * tanh(scale) + shift, rounded to the returned dtype and widened again. It is 0 outside the
+    channels, where scale and shift are read as 0."""
     x, weight, bias, scale, shift = gated
     normed = affine((value - mean) * inverse, weight, bias, column, column < width)
     y = normed * _tanh(read(scale, column, mask)) + read(shift, column, mask)
@@ -76,9 +76,9 @@ def gated_norm(
     x, scale, shift, weight, bias, scale2, weight2, bias2, y, y2, rows, tokens, width, eps,
     RMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, HELD_WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """ROWS tokens a program. `HELD_WHOLE`: a token fits BLOCK; otherwise it is walked through in pieces of BLOCK.
+    """Norm ROWS tokens per program. With `HELD_WHOLE` a token fits BLOCK; otherwise it is processed in pieces of BLOCK.
 
-    `scale2` and `y2` come together: without them there is no second norm.
+    `scale2` and `y2` are given together. Without them there is no second norm.
     """
     batch, token, there = places(rows, tokens, ROWS)
     x, y, y2 = (

@@ -22,7 +22,8 @@ def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = No
     """
     if (weight is None or weight.dtype == x.dtype) and (bias is None or bias.dtype == x.dtype):
         return F.layer_norm(x, (x.shape[-1],), weight, bias, eps)
-    # An affine in a dtype of its own, which torch does not take everywhere: the layer runs wide and rounds once.
+    # With an affine in another dtype, which torch does not support everywhere, the layer runs in float32 and rounds
+    # once.
     weight, bias = (None if own is None else own.to(wide(x).dtype) for own in (weight, bias))
     return F.layer_norm(wide(x), (x.shape[-1],), weight, bias, eps).to(x.dtype)
 

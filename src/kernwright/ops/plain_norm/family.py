@@ -22,7 +22,7 @@ def check(call: Call) -> None:
     check_tokens(call, affine=("weight", "bias"))
 
 
-# One library holds both norms: a kernel tells them apart by a branch that all threads take alike.
+# One library has both norms: a kernel chooses by a branch that all threads take alike.
 CUDA = {op: CudaOp(op, SOURCES, MACROS, shared="plain_norm") for op in ("layer_norm", "rms_norm")}
 OPS = {
     op.name: FusedOp(

@@ -1,4 +1,5 @@
-"""Queries and keys: RMS norm, then rotation. Per head in place, and LTX-2's over the whole token into new tensors."""
+"""Queries and keys: RMS norm and rotation. One op works per head in place, and LTX-2's works on whole tokens and
+returns new tensors."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Norms behind a residual, as blocks run them: the sum goes on as the next residual, its norm into the layer.
+"""Norms with a residual, as blocks run them: the sum is the next residual, and its norm goes into the layer.
 
-What is taken over from the fused calls that decoders make (`rms_norm_fn` of flash-attn and sglang, `fused_add_rmsnorm`
-of vLLM and sglang) is what goes in and what comes out: a row scale of x, a second input, a residual in a dtype of its
-own, a bias of an RMS norm, both results. Rounding is the eager chain's: each sum in its own dtype, and what is normed
-is the sum as it is returned, where those calls norm it before it is rounded.
+Inputs and results are those of the fused calls that decoders make (`rms_norm_fn` of flash-attn and sglang,
+`fused_add_rmsnorm` of vLLM and sglang): a row scale of x, a second input, a residual in another dtype, a bias of an RMS
+norm, and both results. Rounding is the eager chain's: each sum in its own dtype. The input of the norm is the sum as it
+is returned, whereas those calls norm the unrounded sum.
 
-Not taken over: dropout and its masks, which only training has; a second weight and bias, whose result `rms_norm_fn`
-computes and does not return; a weight that has one added, which is `weight + 1`; another dtype of y than x's. There a
-row scale and a second input exclude each other; here the row scale is x's alone.
+Left out are dropout and its masks, which are for training; a second weight and bias, whose result `rms_norm_fn`
+computes and does not return; a weight to which one is added, because `weight + 1` does the same; and another dtype of y
+than x's. In those calls a row scale and a second input exclude each other. Here the row scale applies to x alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kernwright.core.rounding import wide
 
 
 def _normed(total: Tensor, weight: Tensor | None, bias: Tensor | None, norm_type: str, eps: float) -> Tensor:
-    """In the sum's dtype where the affine has it too, as torch's modules run; otherwise wide."""
+    """Return the norm in the sum's dtype if the affine has it too, as torch's modules do; otherwise in float32."""
     if any(own is not None and own.dtype != total.dtype for own in (weight, bias)):
         total = wide(total)
         weight, bias = (None if own is None else own.to(total.dtype) for own in (weight, bias))
@@ -62,7 +62,7 @@ def add_norm(
         total = total + second
     if residual is not None:
         total = total + residual
-    # A sum of x alone is a tensor of its own, too.
+    # The sum of x alone is a separate tensor, too.
     total = total.to(x.dtype if residual is None else residual.dtype, copy=total is x)
     return _normed(total, weight, bias, norm_type, eps).to(x.dtype), total
 

@@ -27,7 +27,7 @@ from kernwright.runtime.public_call.public_function import Option
 GENERAL_SUMS = (*sources(__file__, "kernel.cu", "policy.h"), *TOKEN_HEADERS)
 SUMS_OF_TWO = (*sources(__file__, "sum_kernel.cu", "sum_policy.h"), *KERNELS, *ROW_HEADERS)
 SOURCES = (*sources(__file__, "host.cc"), *GENERAL_SUMS, *SUMS_OF_TWO)
-# In place an output is an input, so that nothing may be read as constant memory.
+# In place an output is an input, so nothing may be read as constant memory.
 MACROS = (("KERNWRIGHT_RESIDUAL", "1"), ("KERNWRIGHT_MODULATED", "0"), ("KERNWRIGHT_IN_PLACE", "1"))
 summed_rows_fit = partial(rows_fit, numbers=("row_scale",))
 
@@ -45,7 +45,8 @@ def check(call: Call) -> None:
 
 
 def y_and_sum(arguments: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
-    """Allocate both outputs of add_norm; the sum has the residual's dtype. Naming a dtype takes longer than not."""
+    """Allocate both outputs of add_norm. The sum has the residual's dtype, which is named only if needed, because this
+    takes time."""
     x, residual = arguments[:2]
     if residual is None or residual.dtype is x.dtype:
         return empty_like(x), empty_like(x)

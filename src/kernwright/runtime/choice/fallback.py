@@ -1,4 +1,5 @@
-"""Fallback: the warning that a call runs something slower than the best kernel, and the error where that is refused."""
+"""Fallback: the warning that a call runs something slower than the best kernel, and the error if `strict` forbids
+this."""
 
 from __future__ import annotations
 
