@@ -312,8 +312,8 @@ class _Case:
             found.append("whether memory bounds it: no usable dram__ counters (section MemoryWorkloadAnalysis)")
         if self._may_be_memory():
             found.append(
-                "whether memory or the L2 cache bounds it: no usable counters of what the cache holds when the kernel ends "
-                "(section MemoryWorkloadAnalysis; better the page raw)"
+                "whether memory or the L2 cache bounds it: no usable counters of the writes that the cache still holds "
+                "when the kernel ends (page raw)"
             )
         if "issue" not in self.known:
             found.append("whether instruction issue bounds it: no usable smsp__issue_active (section SchedulerStats)")
