@@ -46,7 +46,7 @@ class BundleRequest:
     tests: tuple[Pin, ...] = ()
     more: tuple[Pin, ...] = ()
     baselines: tuple[Tree, ...] = ()
-    package: bool = True  # whether Kernwright itself is included
+    package: bool = True  # include Kernwright itself
     part_bytes: int | None = None
     source: WheelSource = dataclasses.field(default_factory=WheelSource)
 
@@ -61,8 +61,8 @@ def make_bundle(request: BundleRequest, say: Callable[[str], None]) -> Manifest:
     """Make the bundle and return its manifest. A bundle that is already there and up to date is kept."""
     folder = request.folder.absolute()
     try:
-        previous = _what_is_there(folder)
-        if previous and _is_what_is_wanted(previous, request, folder):
+        previous = _replaced_bundle(folder)
+        if previous and _fits_request(previous, request, folder):
             say(f"{request.folder} is up to date")
             return previous
         with _workshop(folder) as shop:
@@ -74,7 +74,7 @@ def make_bundle(request: BundleRequest, say: Callable[[str], None]) -> Manifest:
         raise write_problem("the bundle", folder, error, "choose a folder that this user may write") from error
 
 
-def _what_is_there(folder: Path) -> Manifest | None:
+def _replaced_bundle(folder: Path) -> Manifest | None:
     """Return the manifest of the bundle to be replaced, or None. Refuse a folder that holds anything else."""
     if not folder.exists():
         return None
@@ -96,7 +96,7 @@ def _what_is_there(folder: Path) -> Manifest | None:
     return manifest
 
 
-def _is_what_is_wanted(manifest: Manifest, request: BundleRequest, folder: Path) -> bool:
+def _fits_request(manifest: Manifest, request: BundleRequest, folder: Path) -> bool:
     wanted = {(pin.name, pin.version, request.group(pin)) for pin in request.pins()}
     held = {
         (package.name, package.version, package.group)

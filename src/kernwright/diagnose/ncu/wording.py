@@ -53,7 +53,7 @@ def _duration(kernel: ProfiledKernel) -> str:
 
 
 def roofline_words(diagnosis: KernelDiagnosis) -> str:
-    """Return the place under the ceilings in words."""
+    """Return the place on the roofline in words."""
     if diagnosis.gpu is None:
         return "the GPU is not known; name it with --gpu"
     place, traffic = roofline_of(diagnosis.kernel, diagnosis.gpu), memory_traffic(diagnosis.kernel, diagnosis.gpu)
@@ -96,7 +96,7 @@ def _shown(counter: Counter | None) -> str:
 
 
 def report_pair_lines(pair: ReportPair) -> Iterator[str]:
-    """Yield two reports: the pairs, what has no partner, and the sums."""
+    """Yield two reports: the pairs, the launches without a partner, and the sums."""
     for each in pair.pairs:
         yield from pair_lines(each)
         yield ""
