@@ -19,7 +19,7 @@ from kernwright.diagnose.roofline.gpu_model import gpu_named
 from kernwright.diagnose.steps import Step, Steps, steps_of
 from kernwright.diagnose.trace.trace import GpuEvent, Trace
 
-UNMEASURED_COPY_SHARE = 0.9  # share of the data sheet's bandwidth that a copy is assumed to reach on other GPUs
+UNMEASURED_COPY_SHARE = 0.9  # assumed share of the data sheet for copies on GPUs without a measured copy
 LARGE_BYTES = 256e6  # a call that moves this much is not served by the cache
 NO_SHAPES = (
     "the trace has no shapes, so savings are estimates from the kernels' times: record with record_shapes=True for "
