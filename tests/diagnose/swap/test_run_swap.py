@@ -155,7 +155,7 @@ def test_calls_are_swapped_compared_or_left_to_the_original(folder: Path) -> Non
     assert "6 to the original: the op has no argument dropout, which the call passes" in lines
     assert lines.count("2 call(s) swapped, 4 compared (both ran)") == len(ADAPTED)
     assert any("largest error" in line and "against float64; the original's own error" in line for line in lines)
-    assert any("this is no verdict" in line for line in lines)
+    assert any("this is not a verdict" in line for line in lines)
     (dump,) = dumps(folder, "quick")
     assert dump.kernwright is not None and dump.total_duration_ms
     assert dump.kernwright.settings["swap"].startswith("library:modulate=quick, library:Layer.forward=adapters.py")

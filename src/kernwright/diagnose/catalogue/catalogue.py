@@ -19,7 +19,7 @@ from kernwright.diagnose.chain import ChainPattern, chain_pattern, chain_pattern
 # The files that ship. If several paths cover the same work, the earlier file is preferred.
 SHIPPED = ("own.toml", "diffusion.toml", "serving.toml", "libraries.toml")
 TABLE = "path"
-_SEE = "docs/diagnose.md describes the fields of a fast path"
+_SEE = "docs/catalogue.md describes the fields of a fast path"
 
 
 @dataclass(frozen=True)
