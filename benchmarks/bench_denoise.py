@@ -299,6 +299,8 @@ def main(words: list[str] | None = None) -> int:
         record = json.loads(options.page.read_text(encoding="utf-8"))
         if "savings" not in record:
             record["savings"] = predicted_savings(options.traces or options.page.parent, record)
+        checks = record["machine"]["checks"]  # the repository keeps no paths of a machine
+        record["machine"]["checks"] = {name: check["status"] for name, check in checks.items()}
         write_json(ROOT / "docs" / RECORD, record)
         text = page(record, json.loads(REFERENCE.read_text(encoding="utf-8")))
         (ROOT / "docs" / "denoise.md").write_text(text, encoding="utf-8")

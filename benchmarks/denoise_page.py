@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 MOST_HOTSPOTS = 10
+PARTS = {"ms": "median_ms", "device_ms": "device_ms"}  # as the reference names them, and as the record does
+HOST_OF_REGIONAL = ("regional_ms", "regional_device_ms")
 MOST_PATHS = 3  # fast paths of a hotspot that are named
 
 
@@ -26,6 +28,24 @@ def step_table(record: dict[str, Any], reference: dict[str, Any]) -> list[str]:
             *device(eager), *device(regional),
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def host_table(record: dict[str, Any], reference: dict[str, Any]) -> list[str]:
+    """Return the lines of the table that tells a faster host from a faster GPU."""
+    lines = [
+        "| model | device ratio | of the reference | eager wall / device | of the reference | regional wall / device "
+        "| of the reference |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, held in record["models"].items():
+        modes, known = held["modes"], reference.get(name)
+        if known is None or not all("device_ms" in mode for mode in modes.values()):
+            continue
+        own = {f"{mode}_{each}": modes[mode][key] for mode in ("eager", "regional") for each, key in PARTS.items()}
+        pairs = (("eager_device_ms", "regional_device_ms"), ("eager_ms", "eager_device_ms"), HOST_OF_REGIONAL)
+        cells = [f"{source[over] / source[under]:.3f}" for over, under in pairs for source in (own, known)]
+        lines.append(f"| {held['title']} | {' | '.join(cells)} |")
     return lines
 
 
@@ -97,6 +117,11 @@ def page(record: dict[str, Any], reference: dict[str, Any]) -> str:
         *step_table(record, reference["models"]),
         "",
         f"Reference: {reference['about']}",
+        "",
+        "A wall ratio depends on the host: where the host launches slower than the GPU computes, eager loses more",
+        "than the compiled model. The device ratio does not depend on it.",
+        "",
+        *host_table(record, reference["models"]),
         "",
         "## Predicted savings",
         "",

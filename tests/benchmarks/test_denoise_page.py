@@ -40,6 +40,9 @@ def test_the_page_has_the_figures_of_the_record() -> None:
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[1:5] == ["4096 + 512", "38.00", "30.00", "1.267"]
     assert cells[6:] == ["24.0", "36.00", "25.0%", "27.00", "11.1%"]
+    assert "| FLUX.1 | 1.333 | 1.341 | 1.056 | 1.099 | 1.111 | 1.152 |" in text, (
+        "38/36 and 30/27 against the reference's"
+    )
     assert "| FLUX.1 | 36.00 | 9.00 | 8.00 | 10.00 | 25.0% |" in text
     assert "| rope | covered, off | 25.0% | `sglang.rope` | 4.500 | 4.250 | 4.750 |" in text
     assert "outputs of all runs are finite" in text

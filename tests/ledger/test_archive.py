@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from kernwright.cli.main import app
 from kernwright.core.errors import LedgerError
-from kernwright.ledger.archive import heads_beside, write_archive
+from kernwright.ledger.archive import heads_beside, read_left_out, write_archive
 from kernwright.ledger.blobs import blob_reference
 from kernwright.ledger.ledger import Ledger
 from kernwright.ledger.transfer import export_runs, import_runs, pack_runs
@@ -97,6 +97,20 @@ def test_runs_that_were_left_out_are_listed_with_the_reason(ledger: Ledger, tmp_
         assert listed is not None
         entry = json.loads(listed.read())
     assert entry == {"run": second, "reason": "superseded", "records": 4, "last": ledger.records(second)[-1].hash}
+
+
+def test_an_archive_packed_again_keeps_listing_runs_that_its_ledger_no_longer_has(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    archive = tmp_path / "some.tar.xz"
+    first, second, third = ledger.runs()
+    pack_runs(ledger.root, [first, third], archive, {second: "superseded"})
+    import_runs(tmp_path / "later", archive)
+    pack_runs(tmp_path / "later", [third], archive, {first: "stale"})
+    reasons = {entry["run"]: entry["reason"] for entry in read_left_out(archive)}
+    assert reasons == {first: "stale", second: "superseded"}
+    pack_runs(ledger.root, [first, second], archive)
+    assert [entry["run"] for entry in read_left_out(archive)] == [], "both are packed again"
 
 
 def repacked(archive: Path, change: Callable[[str, bytes], bytes | None]) -> None:

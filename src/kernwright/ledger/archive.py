@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import lzma
 import re
 import shutil
@@ -22,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 from kernwright.core.errors import LedgerError
 from kernwright.ledger.record import is_run_id
@@ -128,6 +129,18 @@ def unpack_archive(path: Path, folder: Path, limits: ArchiveLimits | None = None
         RecursionError,
     ) as error:
         raise LedgerError(f"{path} is no sound ledger archive: {error}", remedy) from error
+
+
+def read_left_out(path: Path) -> list[dict[str, Any]]:
+    """Return the entries of an archive's runs that were not packed."""
+    with tempfile.TemporaryDirectory(prefix="kernwright-archive-") as folder:
+        unpack_archive(path, Path(folder))
+        listed = Path(folder) / LEFT_OUT
+        lines = listed.read_text(encoding="utf-8").splitlines() if listed.exists() else []
+    try:
+        return [entry for entry in map(json.loads, lines) if is_run_id(entry["run"])]
+    except (ValueError, KeyError, TypeError) as error:
+        raise LedgerError(f"{LEFT_OUT} in {path} is damaged: {error}", _ASK_AGAIN) from error
 
 
 def _unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:

@@ -18,6 +18,7 @@ from kernwright.ledger.archive import (
     PACKED,
     ArchiveLimits,
     heads_beside,
+    read_left_out,
     unpack_archive,
     write_archive,
 )
@@ -55,23 +56,25 @@ def pack_runs(root: Path, runs: Sequence[str], target: Path, left_out: Mapping[s
     """Write runs to a ``.tar.xz`` archive for a repository, with their heads beside it.
 
     ``left_out`` gives the reason for each run that was not packed. The archive lists them with the hash of their last
-    record, so that a reader can tell a removed run from one that never existed.
+    record, so that a reader can tell a removed run from one that never existed. If ``target`` exists, it is replaced,
+    and the runs that it lists stay listed.
     """
     if not target.name.endswith(PACKED):
         raise LedgerError(f"the archive must have a name in {PACKED}, got {target.name}", f"name it NAME{PACKED}")
     reasons = dict(left_out or {})
     found = _sound_runs(root, [*runs, *reasons])
     packed = {run: summary for run, summary in found.items() if run not in reasons}
-    entries = [
-        {"run": run, "reason": reasons[run], "records": found[run].records, "last": last.hash}
-        for run in sorted(reasons)
+    entries = {entry["run"]: entry for entry in read_left_out(target)} if target.exists() else {}
+    entries |= {
+        run: {"run": run, "reason": reasons[run], "records": found[run].records, "last": last.hash}
+        for run in reasons
         if (last := found[run].last)
-    ]
-    listed = "".join(canonical_json(entry) + "\n" for entry in entries).encode()
+    }
+    listed = "".join(canonical_json(entries[run]) + "\n" for run in sorted(entries) if run not in packed).encode()
     try:
         make_folder(target.parent)
         with replacing(target) as stream:
-            write_archive(stream, chain([(LEFT_OUT, listed)] if entries else [], _members(packed)), "xz")
+            write_archive(stream, chain([(LEFT_OUT, listed)] if listed else [], _members(packed)), "xz")
         with replacing(heads_beside(target)) as stream:
             stream.write(_heads_of(packed))
     except OSError as error:
