@@ -57,6 +57,7 @@ class Requirements(BaseModel):
     )
     several_queries: bool = Field(default=False, description="attention with more than one query token")
     width_multiple: int = Field(default=1, ge=1, description="divisor of the last axis")
+    width_least: int = Field(default=1, ge=1, description="smallest last axis")
     width_most: int | None = Field(default=None, ge=1, description="largest last axis")
     notes: tuple[str, ...] = ()
 
@@ -71,6 +72,7 @@ class Requirements(BaseModel):
             " or ".join(self.norms),
             "more than one query token" if self.several_queries else "",
             f"a width that is a multiple of {self.width_multiple}" if self.width_multiple > 1 else "",
+            f"a width of at least {self.width_least}" if self.width_least > 1 else "",
             f"a width of at most {self.width_most}" if self.width_most else "",
         ]
         return (*(each for each in stated if each), *self.notes)

@@ -183,6 +183,8 @@ def _unmet_by_shapes(path: FastPath, calls: Sequence[OpCall]) -> str | None:
         return f"which needs {' or '.join(needs.dtypes)}, and the tensor is {dtype}"
     if width % needs.width_multiple:
         return f"which needs a width that is a multiple of {needs.width_multiple}, and it is {width}"
+    if width < needs.width_least:
+        return f"which needs a width of at least {needs.width_least}, and it is {width}"
     if needs.width_most and width > needs.width_most:
         return f"which needs a width of at most {needs.width_most}, and it is {width}"
     return None

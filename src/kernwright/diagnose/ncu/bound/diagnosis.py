@@ -32,7 +32,7 @@ from kernwright.diagnose.ncu.bound.activity import (
 )
 from kernwright.diagnose.ncu.bound.contradiction import contradictions_of, without
 from kernwright.diagnose.ncu.bound.profiled_gpu import ProfiledGpu, gpu_of
-from kernwright.diagnose.ncu.bound.resource import Resource, resources_of
+from kernwright.diagnose.ncu.bound.resource import Resource, held_writes, memory_rate, resources_of
 from kernwright.diagnose.ncu.bound.stalls import main_stall, stall_counter, stall_shares
 from kernwright.diagnose.ncu.report.metric_names import (
     ACHIEVED,
@@ -143,6 +143,7 @@ class _Case:
 
     def __init__(self, kernel: ProfiledKernel, gpu: ProfiledGpu | None) -> None:
         self.kernel = kernel
+        self.gpu = gpu
         self.active: Activity = activity_of(kernel)
         self.stalls = stall_shares(kernel)
         self.resources = resources_of(kernel, gpu, self.active, self.stalls)
@@ -158,6 +159,8 @@ class _Case:
         The counters of memory and issue are needed to know that nothing is busy. A resource at its ceiling, or SMs
         without work, need no other counter.
         """
+        if self._may_be_memory():
+            return False
         if {"bandwidth", "issue"} <= self.known:
             return True
         enough = {"bandwidth": HIGH, "issue": HIGH}
@@ -188,6 +191,20 @@ class _Case:
         queued = [resource for resource in rivals if resource.queued]
         first = queued[0] if queued else busy[0]
         return [first, *(resource for resource in busy if resource is not first)]
+
+    def _may_be_memory(self) -> bool:
+        """Return whether the L2 cache is the busiest part, and may be so for traffic of the memory that is not counted.
+
+        That is possible if the report does not tell what the cache still holds for the memory when the kernel ends, and
+        the kernel is so short that this can be much.
+        """
+        busy = self._busy()
+        rate, duration = memory_rate(self.kernel), self.kernel.value(DURATION)
+        if not busy or busy[0].name != "L2" or rate is None or not duration or self.gpu is None:
+            return False
+        if not self.gpu.l2_bytes or held_writes(self.kernel, self.gpu) is not None:
+            return False
+        return (rate + self.gpu.l2_bytes / duration) / self.gpu.memory_ceiling >= BUSY
 
     def _idle_bound(self) -> KernelBound | None:
         """Return the reason why SMs have no work for a part of the time; None if there is none or it is unknown."""
@@ -293,6 +310,11 @@ class _Case:
         found = []
         if "bandwidth" not in self.known:
             found.append("whether memory bounds it: no usable dram__ counters (section MemoryWorkloadAnalysis)")
+        if self._may_be_memory():
+            found.append(
+                "whether memory or the L2 cache bounds it: no usable counters of the writes that the cache still holds "
+                "when the kernel ends (page raw)"
+            )
         if "issue" not in self.known:
             found.append("whether instruction issue bounds it: no usable smsp__issue_active (section SchedulerStats)")
         if self.kernel.value(ELIGIBLE) is None:

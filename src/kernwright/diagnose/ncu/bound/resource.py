@@ -20,8 +20,10 @@ from kernwright.diagnose.ncu.report.metric_names import (
     ISSUE_ACTIVE,
     ISSUE_ELAPSED,
     L1_SHARE,
+    L2_HITS,
     L2_SHARE,
     L2_WRITTEN,
+    L2_WRITTEN_SECTORS,
     SHARED_CONFLICTS,
     SHARED_WAVEFRONTS,
     WAVES,
@@ -31,6 +33,7 @@ from kernwright.diagnose.roofline.gpu_model import COPY_SHARE
 
 QUEUE = 1.0  # warps per scheduler that are ready, above which they wait for each other and not for data
 QUEUED_SHARE = 0.2  # share of the warps' time spent waiting for a resource, above which they queue for it
+SECTOR_BYTES = 32
 CONFLICT_SHARE = 0.3  # share of the accesses to shared memory that repeat an access because of a bank conflict
 MEMORY_STALLS = ("long_scoreboard", "lg_throttle", "tex_throttle", "drain")
 L1_STALLS = ("lg_throttle", "mio_throttle", "tex_throttle", "short_scoreboard")
@@ -106,17 +109,45 @@ def memory_traffic(kernel: ProfiledKernel, gpu: ProfiledGpu | None) -> Counter |
     Its last writes are still in the L2 cache when it ends. The memory moves them later, and the counters of the memory
     lack them. They are known from what the SMs wrote to the L2 cache, and are at most the cache's size.
     """
-    duration, rate = kernel.value(DURATION), kernel.value(DRAM_RATE)
-    read, written = kernel.value(DRAM_READ), kernel.value(DRAM_WRITTEN)
-    if rate is None and duration and read is not None and written is not None:
-        rate = (read + written) / duration
+    rate, duration = memory_rate(kernel), kernel.value(DURATION)
     if rate is None:
         return None
-    sent = kernel.value(L2_WRITTEN)
-    if not duration or written is None or sent is None or not gpu or not gpu.l2_bytes:
+    held = held_writes(kernel, gpu)
+    if held is None or not duration:
         return Counter(rate, "byte/s", "memory traffic")
-    held = min(max(sent - written, 0.0), gpu.l2_bytes)
-    return Counter(rate + held / duration, "byte/s", "memory traffic, with the writes that the L2 cache still holds")
+    least = "" if kernel.value(DRAM_WRITTEN) is not None else "at least "
+    shown = f"memory traffic, with {least}the writes that the L2 cache still holds"
+    return Counter(rate + held / duration, "byte/s", shown)
+
+
+def memory_rate(kernel: ProfiledKernel) -> float | None:
+    """Return the bytes per second that the memory moved while the kernel ran."""
+    rate, duration = kernel.value(DRAM_RATE), kernel.value(DURATION)
+    read, written = kernel.value(DRAM_READ), kernel.value(DRAM_WRITTEN)
+    if rate is None and duration and read is not None and written is not None:
+        return (read + written) / duration
+    return rate
+
+
+def held_writes(kernel: ProfiledKernel, gpu: ProfiledGpu | None) -> float | None:
+    """Return the bytes that the L2 cache still holds for the memory when the kernel ends; None if it is not known.
+
+    The page of details does not tell what the memory wrote. Its least is returned: writes hit the cache, so that
+    all misses are reads of the memory. They are at least (1 - hits) / hits times what was sent to the cache, and only
+    the rest of the memory's traffic can be writes.
+    """
+    if not gpu or not gpu.l2_bytes:
+        return None
+    sectors, written = kernel.value(L2_WRITTEN_SECTORS), kernel.value(DRAM_WRITTEN)
+    sent = kernel.value(L2_WRITTEN) or (SECTOR_BYTES * sectors if sectors is not None else None)
+    if sent is None:
+        return None
+    if written is None:
+        rate, duration, hits = memory_rate(kernel), kernel.value(DURATION), (kernel.value(L2_HITS) or 0.0) / 100
+        if rate is None or not duration or not 0 < hits <= 1:
+            return None
+        written = rate * duration - sent * (1 - hits) / hits
+    return min(max(sent - max(written, 0.0), 0.0), gpu.l2_bytes)
 
 
 def _l2(kernel: ProfiledKernel, stalls: dict[str, float]) -> Resource | None:

@@ -138,6 +138,8 @@ def kind_of(target: str) -> str:
     presets = list_presets()
     if target in presets or target.endswith(".toml"):
         return "preset"
+    if Path(target).is_file():
+        raise KernwrightError(f"{target!r} is a file, and no task and no preset", f"stored reports: --report {target}")
     known = [*list_tasks(), *presets]
     otherwise = "name a task or a preset, or write a program after --: kernwright ncu --kernel REGEX -- python x.py"
     raise KernwrightError(f"{target!r} is neither a task nor a preset", did_you_mean(target, known, otherwise))

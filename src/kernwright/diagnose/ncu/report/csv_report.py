@@ -121,7 +121,7 @@ def _check_complete(path: Path, text: str, header: Sequence[str], lines: list[_L
             problem = f"has {len(line.cells)} cells, and the header has {len(header)}: the file is cut off or damaged"
             raise BadFile(path, f"line {line.number}", problem, EXPORT)
     last = text.rstrip("\n").rpartition("\n")[2]
-    if kept and last.startswith('"') and last.count('"') % 2:
+    if (kept and last.startswith('"') and last.count('"') % 2) or (not lines and not text.endswith("\n")):
         raise BadFile(path, "", "the last line is cut off", EXPORT)
     lines[:] = kept
 

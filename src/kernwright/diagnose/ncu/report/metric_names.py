@@ -17,6 +17,7 @@ DRAM_RATE = "dram__bytes.sum.per_second"
 DRAM_READ = "dram__bytes_read.sum"
 DRAM_WRITTEN = "dram__bytes_write.sum"
 L2_WRITTEN = "l1tex__m_l1tex2xbar_write_bytes.sum"
+L2_WRITTEN_SECTORS = "lts__gcomp_input_sectors.sum"  # all writes pass through the compression unit
 L2_SHARE = "lts__throughput.avg.pct_of_peak_sustained_elapsed"
 L1_SHARE = "l1tex__throughput.avg.pct_of_peak_sustained_active"
 L2_HITS = "lts__t_sector_hit_rate.pct"
@@ -64,6 +65,7 @@ LABELS: dict[str, str] = {
     "l1/tex cache throughput": L1_SHARE,
     "sol l1/tex cache": L1_SHARE,
     "l2 hit rate": L2_HITS,
+    "l2 compression input sectors": L2_WRITTEN_SECTORS,
     "one or more eligible": ISSUE_ACTIVE,
     "issue slots busy": ISSUE_ELAPSED,
     "eligible warps per scheduler": ELIGIBLE,
