@@ -54,6 +54,14 @@ def diagnosis(name: str) -> Diagnosis:
     return diagnose(read_trace(TRACES / f"{name}.json.gz"))
 
 
+def test_norms_of_heads_and_norms_of_tokens_have_different_paths() -> None:
+    of_heads, of_tokens = "sglang.qknorm_rope", "trtllm.cross_head_qknorm_rope"
+    for name, expected, other in (("flux1_eager", of_heads, of_tokens), ("wan14b_eager", of_tokens, of_heads)):
+        found = next(each for each in diagnosis(name).hotspots if each.name == "qknorm_rope")
+        paths = [path.name for path in found.coverage.paths]
+        assert expected in paths and other not in paths
+
+
 def rewritten(name: str, folder: Path, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> Diagnosis:
     """Return the diagnosis of a trace with other events."""
     trace = json.loads(gzip.decompress((TRACES / f"{name}.json.gz").read_bytes()))

@@ -64,7 +64,27 @@ CASES: dict[str, tuple[dict[str, tuple[object, str] | None], str]] = {
         },
         "bandwidth",
     ),
+    "writes that the L2 cache still holds, on the page of details": (
+        {
+            RATE: ("2.1", "Tbyte/s"),
+            DRAM: ("43.9", "%"),
+            L2: ("74", "%"),
+            DURATION: ("14.34", "us"),
+            "lts__gcomp_input_sectors.sum": ("786,615", "sector"),
+            "lts__t_sector_hit_rate.pct": ("51.74", "%"),
+        },
+        "bandwidth",
+    ),
     "the L2 cache, with little memory traffic": ({L2: ("84", "%")}, "L2"),
+    "the L2 cache, in a short kernel that writes little": (
+        {
+            L2: ("84", "%"),
+            DURATION: ("14.34", "us"),
+            "lts__gcomp_input_sectors.sum": ("7,866", "sector"),
+            "lts__t_sector_hit_rate.pct": ("90", "%"),
+        },
+        "L2",
+    ),
     "the L1 cache, with a full queue": ({L1: ("86", "%"), STALLED.format("lg_throttle"): ("30", "inst")}, "L1"),
     "bank conflicts": (
         {
@@ -135,6 +155,12 @@ CASES: dict[str, tuple[dict[str, tuple[object, str] | None], str]] = {
     "warps that wait for memory": ({}, "latency"),
     "warps that wait at a barrier": ({STALLED.format("barrier"): ("90", "inst")}, "latency"),
 }
+
+
+def test_busy_cache_of_a_short_kernel_may_serve_memory() -> None:
+    found = diagnosed(calm(**{L2: ("84", "%"), DURATION: ("14.34", "us")}))
+    assert found.main is None
+    assert any("L2" in line for line in found.unknown)
 
 
 @pytest.mark.parametrize("case", CASES)

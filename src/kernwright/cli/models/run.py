@@ -1,4 +1,4 @@
-"""kernwright run: a program under the native gate, with its perf dump and its provenance."""
+"""kernwright run: a program as a benchmark, with the native gate, a perf dump and its provenance."""
 
 from __future__ import annotations
 
@@ -40,55 +40,59 @@ def run(
         typer.Option(metavar="DIR", help="with --preset: other weights of the transformer, such as quantized ones"),
     ] = None,
     model_path: Annotated[
-        str | None, typer.Option(metavar="DIR", help="with --preset: local weights; nothing is downloaded then")
+        str | None, typer.Option(metavar="DIR", help="with --preset: local weights; forbids downloads")
     ] = None,
     prompt_path: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="with --preset: prompt; the name of the output is fixed then")
+        Path | None,
+        typer.Option(metavar="FILE", help="with --preset: file with the prompt; the output file is named PRESET-LABEL"),
     ] = None,
     image_path: Annotated[Path | None, typer.Option(metavar="FILE", help="with --preset: input image")] = None,
     swap: Annotated[
         list[str] | None,
         typer.Option(
             metavar="MODULE:FUNCTION=CANDIDATE",
-            help="run ops.NAME, a candidate folder or FILE.py:FUNCTION instead of a function; repeatable",
+            help="replace a function by ops.NAME, a candidate folder or FILE.py:FUNCTION; repeatable",
         ),
     ] = None,
     turns: Annotated[
-        int, typer.Option(help="with --swap: compare so many runs with as many without the swap, in turns")
+        int,
+        typer.Option(help="with --swap: time so many runs with the swap and as many without it, in turns; 0: none"),
     ] = 0,
     label: Annotated[
         str,
         typer.Option(
-            help="label of the perf dump, for `kernwright compare`; with --swap, by default the candidate's name"
+            help="label of the perf dump, for `kernwright compare`; default with --swap: the candidate's name"
         ),
     ] = "",
     gpus: Annotated[
-        int | None, typer.Option(min=0, help="number of idle GPUs; default: what the command asks for, or one")
+        int | None, typer.Option(min=0, help="number of idle GPUs; default: as the command requests, or one")
     ] = None,
-    allow_busy: Annotated[bool, typer.Option("--allow-busy", help="take GPUs that others use, too")] = False,
+    allow_busy: Annotated[bool, typer.Option("--allow-busy", help="also accept GPUs that other processes use")] = False,
     offline: Annotated[bool, typer.Option("--offline", help="forbid downloads of models")] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="stop if an op of Kernwright falls back to its reference")
+        bool, typer.Option("--strict", help="stop the program if an op of Kernwright falls back to its reference")
     ] = False,
     expect_kernel: Annotated[
         list[str] | None,
-        typer.Option(metavar="REGEX", help="kernel that the trace of the run must have, else it is void; repeatable"),
+        typer.Option(
+            metavar="REGEX", help="kernel that the trace of the run must contain; otherwise the run is void; repeatable"
+        ),
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option(help="trace or folder of traces that the program writes; default: that of sglang")
+        Path | None, typer.Option(help="trace that the program writes, or its folder; default: sglang's folder")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the command and run nothing")] = False,
 ) -> None:
     """Run a program as a benchmark. Stop it if its output says that it does not use the native backend.
 
-    The machine is checked first, idle GPUs are pinned, and the perf dump is filed with its provenance.
+    First the machine is checked and idle GPUs are pinned. Afterwards the perf dump is filed with its provenance.
 
-    With --preset, the command of the engine is composed. With --swap, calls that the candidate does not cover go to the
-    original, and a sample of the others is compared with it. The candidate runs in the program's own process, so that
-    the result is no verdict.
+    --preset runs an engine instead of a program. --swap replaces a function by a candidate. Calls that the candidate
+    does not cover go to the original. Results of some other calls are compared with the original. The candidate runs in
+    the program's own process, so the result is not a verdict.
 
-    Exit status: that of the program; 1 if the native gate stopped it, if it did not write its perf dump or lacks an
-    expected kernel, or if a swap failed: its function was not found or never called, no call was covered, or results
+    Exit status: that of the program. It is 1 if the native gate stopped the program, if the perf dump or an expected
+    kernel is missing, or if a swap failed: the function was not found or never called, no call was covered, or results
     differ.
     """
     from dataclasses import replace
@@ -111,7 +115,7 @@ def run(
     else:
         _refuse_without_preset(options)
         if not command:
-            raise KernwrightError("no program was named", "write it after --: kernwright run -- sglang generate ...")
+            raise KernwrightError("no program is given", "write it after --: kernwright run -- sglang generate ...")
         request = RunRequest(command=command, label=label, offline=offline)
     request = replace(
         request,
@@ -145,7 +149,7 @@ def _of_preset(name_or_path: str, engine: str, options: EngineOptions, label: st
 
     if engine not in ENGINES:
         raise KernwrightError(
-            f"--engine {engine}: no such engine", f"use {', '.join(ENGINES)}; `kernwright denoise` runs diffusers"
+            f"--engine {engine} is not known", f"use {', '.join(ENGINES)}; `kernwright denoise` runs diffusers"
         )
     name, preset = find_preset(name_or_path)
     composed = sglang_command(name, preset, options, "-".join(filter(None, (name, label))))
@@ -188,7 +192,7 @@ def _refuse_without_preset(options: EngineOptions) -> None:
 
 
 def _finish(outcome: RunOutcome) -> None:
-    """Say what became of the run, and end like the program."""
+    """Print the outcome of the run, and exit with the status of the program."""
     from kernwright.capture.program import end_like
 
     ending = outcome.ending

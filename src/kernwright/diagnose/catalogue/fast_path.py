@@ -44,7 +44,7 @@ class UpstreamWork(BaseModel):
 
 
 class Requirements(BaseModel):
-    """What a fast path needs. `notes` say in words what cannot be checked in a trace."""
+    """The requirements of a fast path. `notes` has those in words that cannot be checked in a trace."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -57,6 +57,7 @@ class Requirements(BaseModel):
     )
     several_queries: bool = Field(default=False, description="attention with more than one query token")
     width_multiple: int = Field(default=1, ge=1, description="divisor of the last axis")
+    width_least: int = Field(default=1, ge=1, description="smallest last axis")
     width_most: int | None = Field(default=None, ge=1, description="largest last axis")
     notes: tuple[str, ...] = ()
 
@@ -71,6 +72,7 @@ class Requirements(BaseModel):
             " or ".join(self.norms),
             "more than one query token" if self.several_queries else "",
             f"a width that is a multiple of {self.width_multiple}" if self.width_multiple > 1 else "",
+            f"a width of at least {self.width_least}" if self.width_least > 1 else "",
             f"a width of at most {self.width_most}" if self.width_most else "",
         ]
         return (*(each for each in stated if each), *self.notes)
@@ -105,17 +107,17 @@ class FastPath(BaseModel):
     @model_validator(mode="after")
     def matches_something(self) -> Self:
         if not (self.kernels or self.operators or self.chains or self.spellings or self.slower):
-            raise ValueError("names no kernels, operators, chains, spellings or slower kernels, and so fits nothing")
+            raise ValueError("must name kernels, operators, chains, spellings or slower kernels, got none of them")
         return self
 
     @model_validator(mode="after")
     def says_how(self) -> Self:
         if (self.chains or self.spellings or self.slower) and self.state == "available" and not self.turn_on:
-            raise ValueError("replaces other kernels, and has no `turn_on`")
+            raise ValueError("replaces other kernels, but has no `turn_on`")
         if self.state == "in flight" and not self.work:
-            raise ValueError("is in flight, and has no `work`")
+            raise ValueError("is in flight, but has no `work`")
         if self.slower and self.speedup is None:
-            raise ValueError("names slower kernels, and has no `speedup` over them")
+            raise ValueError("names slower kernels, but has no `speedup` over them")
         return self
 
     @model_validator(mode="after")
@@ -127,13 +129,13 @@ class FastPath(BaseModel):
         return self
 
     def runs(self, kernel: str, operator: str = "") -> bool:
-        """Return whether a kernel of this name, launched by this operator, is one of its own."""
+        """Return whether a kernel of this name, launched by this operator, belongs to the path."""
         if self._own and self._own.search(kernel):
             return True
         return bool(operator and self._operators and self._operators.search(operator))
 
     def outruns(self, kernel: str) -> bool:
-        """Return whether a kernel of this name is one that it does better."""
+        """Return whether the path does the work of a kernel of this name faster."""
         return bool(self._slower and self._slower.search(kernel))
 
     @cached_property

@@ -20,8 +20,10 @@ from kernwright.diagnose.ncu.report.metric_names import (
     ISSUE_ACTIVE,
     ISSUE_ELAPSED,
     L1_SHARE,
+    L2_HITS,
     L2_SHARE,
     L2_WRITTEN,
+    L2_WRITTEN_SECTORS,
     SHARED_CONFLICTS,
     SHARED_WAVEFRONTS,
     WAVES,
@@ -31,6 +33,7 @@ from kernwright.diagnose.roofline.gpu_model import COPY_SHARE
 
 QUEUE = 1.0  # warps per scheduler that are ready, above which they wait for each other and not for data
 QUEUED_SHARE = 0.2  # share of the warps' time spent waiting for a resource, above which they queue for it
+SECTOR_BYTES = 32
 CONFLICT_SHARE = 0.3  # share of the accesses to shared memory that repeat an access because of a bank conflict
 MEMORY_STALLS = ("long_scoreboard", "lg_throttle", "tex_throttle", "drain")
 L1_STALLS = ("lg_throttle", "mio_throttle", "tex_throttle", "short_scoreboard")
@@ -47,10 +50,10 @@ PIPES = {
 
 @dataclass(frozen=True)
 class Resource:
-    """How busy one resource is.
+    """The use of one resource.
 
     Attributes:
-        name: the bound that it is if it is busiest.
+        name: the name of the bound if this resource is the busiest one.
         share: how close it is to its ceiling while the SMs have work, 0 to 1.
         of_time: the same over the whole duration, start, end and idle SMs included.
         queued: whether warps wait for it, or None if the counters do not say so.
@@ -106,17 +109,45 @@ def memory_traffic(kernel: ProfiledKernel, gpu: ProfiledGpu | None) -> Counter |
     Its last writes are still in the L2 cache when it ends. The memory moves them later, and the counters of the memory
     lack them. They are known from what the SMs wrote to the L2 cache, and are at most the cache's size.
     """
-    duration, rate = kernel.value(DURATION), kernel.value(DRAM_RATE)
-    read, written = kernel.value(DRAM_READ), kernel.value(DRAM_WRITTEN)
-    if rate is None and duration and read is not None and written is not None:
-        rate = (read + written) / duration
+    rate, duration = memory_rate(kernel), kernel.value(DURATION)
     if rate is None:
         return None
-    sent = kernel.value(L2_WRITTEN)
-    if not duration or written is None or sent is None or not gpu or not gpu.l2_bytes:
+    held = held_writes(kernel, gpu)
+    if held is None or not duration:
         return Counter(rate, "byte/s", "memory traffic")
-    held = min(max(sent - written, 0.0), gpu.l2_bytes)
-    return Counter(rate + held / duration, "byte/s", "memory traffic, with the writes that the L2 cache still holds")
+    least = "" if kernel.value(DRAM_WRITTEN) is not None else "at least "
+    shown = f"memory traffic, with {least}the writes that the L2 cache still holds"
+    return Counter(rate + held / duration, "byte/s", shown)
+
+
+def memory_rate(kernel: ProfiledKernel) -> float | None:
+    """Return the bytes per second that the memory moved while the kernel ran."""
+    rate, duration = kernel.value(DRAM_RATE), kernel.value(DURATION)
+    read, written = kernel.value(DRAM_READ), kernel.value(DRAM_WRITTEN)
+    if rate is None and duration and read is not None and written is not None:
+        return (read + written) / duration
+    return rate
+
+
+def held_writes(kernel: ProfiledKernel, gpu: ProfiledGpu | None) -> float | None:
+    """Return the bytes that the L2 cache still holds for the memory when the kernel ends; None if it is not known.
+
+    The page of details does not tell what the memory wrote. Its least is returned: writes hit the cache, so that
+    all misses are reads of the memory. They are at least (1 - hits) / hits times what was sent to the cache, and only
+    the rest of the memory's traffic can be writes.
+    """
+    if not gpu or not gpu.l2_bytes:
+        return None
+    sectors, written = kernel.value(L2_WRITTEN_SECTORS), kernel.value(DRAM_WRITTEN)
+    sent = kernel.value(L2_WRITTEN) or (SECTOR_BYTES * sectors if sectors is not None else None)
+    if sent is None:
+        return None
+    if written is None:
+        rate, duration, hits = memory_rate(kernel), kernel.value(DURATION), (kernel.value(L2_HITS) or 0.0) / 100
+        if rate is None or not duration or not 0 < hits <= 1:
+            return None
+        written = rate * duration - sent * (1 - hits) / hits
+    return min(max(sent - max(written, 0.0), 0.0), gpu.l2_bytes)
 
 
 def _l2(kernel: ProfiledKernel, stalls: dict[str, float]) -> Resource | None:
@@ -195,7 +226,7 @@ def _issue(kernel: ProfiledKernel, active: Activity) -> Resource | None:
 
 
 def _pipe(kernel: ProfiledKernel, active: Activity, stalls: dict[str, float]) -> Resource | None:
-    """Return the busiest math pipe. The page of details has only the busiest part of the SM, which may be the issue."""
+    """Return the busiest math pipe. The page of details names only the busiest part of the SM, maybe the issue."""
     shares = {name: counter.value for name, counter in kernel.counters.items() if _PIPE.fullmatch(name)}
     waiting = stall_share(stalls, PIPE_STALLS)
     queued = None if waiting is None else waiting >= QUEUED_SHARE
@@ -219,7 +250,7 @@ def _pipe(kernel: ProfiledKernel, active: Activity, stalls: dict[str, float]) ->
 def _unnamed_pipe(kernel: ProfiledKernel, active: Activity, queued: bool | None) -> Resource | None:
     share, issue = kernel.value(COMPUTE_SHARE), kernel.value(ISSUE_ELAPSED)
     if share is None or issue is None or share <= issue + 1:
-        return None  # the issue is the busiest part, or it cannot be told apart from a pipe
+        return None  # the issue is the busiest part, or cannot be distinguished from a pipe
     reached = min(1.0, share / 100 / (active.whole or 1.0))
     return Resource(
         name="compute",

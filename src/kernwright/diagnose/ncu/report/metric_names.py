@@ -17,6 +17,7 @@ DRAM_RATE = "dram__bytes.sum.per_second"
 DRAM_READ = "dram__bytes_read.sum"
 DRAM_WRITTEN = "dram__bytes_write.sum"
 L2_WRITTEN = "l1tex__m_l1tex2xbar_write_bytes.sum"
+L2_WRITTEN_SECTORS = "lts__gcomp_input_sectors.sum"  # all writes pass through the compression unit
 L2_SHARE = "lts__throughput.avg.pct_of_peak_sustained_elapsed"
 L1_SHARE = "l1tex__throughput.avg.pct_of_peak_sustained_active"
 L2_HITS = "lts__t_sector_hit_rate.pct"
@@ -46,7 +47,7 @@ SHARED_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
 SECTORS_EXCESSIVE = "derived__memory_l2_theoretical_sectors_global_excessive"
 SECTORS = "memory_l2_theoretical_sectors_global"
 
-# Labels of the page of details, lower case. Several labels of one metric are those of older versions.
+# Labels of the page of details, lower case. If a metric has several labels, some are those of older versions.
 LABELS: dict[str, str] = {
     "duration": DURATION,
     "elapsed cycles": ELAPSED,
@@ -64,6 +65,7 @@ LABELS: dict[str, str] = {
     "l1/tex cache throughput": L1_SHARE,
     "sol l1/tex cache": L1_SHARE,
     "l2 hit rate": L2_HITS,
+    "l2 compression input sectors": L2_WRITTEN_SECTORS,
     "one or more eligible": ISSUE_ACTIVE,
     "issue slots busy": ISSUE_ELAPSED,
     "eligible warps per scheduler": ELIGIBLE,
@@ -106,11 +108,11 @@ KNOWN = frozenset({*LABELS.values(), *_BY_UNIT.values()})
 
 
 def metric_of(label: str, unit: str) -> str:
-    """Return the metric behind a label of the page of details. A label that is a metric's own name stays."""
+    """Return the metric that a label of the page of details stands for. A metric's own name is returned as it is."""
     key = label.strip().lower()
     return _BY_UNIT.get((key, unit)) or LABELS.get(key) or OLDER_NAMES.get(label) or label
 
 
 def current_name(metric: str) -> str:
-    """Return the name by which a metric is known here. It differs for metrics of older versions."""
+    """Return the name that Kernwright uses for a metric. It differs for metrics of older versions."""
     return OLDER_NAMES.get(metric, metric)
