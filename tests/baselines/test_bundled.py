@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from fake_package import Shelf
 
 from kernwright.bundle.bundle import BundleRequest, make_bundle
 from kernwright.bundle.manifest import check_bundle
+from kernwright.core.errors import KernwrightError
 from kernwright.packages import store
 from kernwright.packages.store import CARRIED, Store
 from kernwright.packages.wheel_target import make_target
@@ -54,3 +56,11 @@ def test_a_bundle_with_its_baselines_is_up_to_date(request_of: BundleRequest) ->
     make_bundle(request_of, said.append)
     assert said == [f"{request_of.folder} is up to date"]
     assert check_bundle(request_of.folder).packages[0].name == "pkg"
+
+
+def test_a_package_larger_than_a_part_is_refused_before_anything_is_compressed(request_of: BundleRequest) -> None:
+    said: list[str] = []
+    with pytest.raises(KernwrightError, match="kernwright") as caught:
+        make_bundle(dataclasses.replace(request_of, package=True), said.append)
+    assert "--part-size" in caught.value.remedy
+    assert not [line for line in said if line.startswith("compressing")]

@@ -58,7 +58,7 @@ def test_a_core_that_grew_too_large_is_reported(
     [
         (["--python", "3.9"], "3.11 and 3.12"),
         (["--platform", "???"], "wheel platform"),
-        (["--part-size", "large"], "no size"),
+        (["--part-size", "large"], "'large'"),
         (["--with", "a b"], "names no package"),
         (["--find-links", "nowhere"], "nowhere is not a folder"),
         (["--check"], "is no bundle"),

@@ -34,7 +34,7 @@ def test_wheels_that_share_a_regular_package_stay_together() -> None:
 
 
 def test_a_package_larger_than_a_part_is_named_with_the_size_it_needs() -> None:
-    with pytest.raises(KernwrightError, match="torch alone") as caught:
+    with pytest.raises(KernwrightError, match="torch") as caught:
         pack([load("torch", 3 * (1 << 20) + 1)], 1 << 20)
     assert "--part-size 4M" in caught.value.remedy
 
@@ -46,5 +46,5 @@ def test_sizes(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "M", "0", "-1M", "1.5M", "48 bananas"])
 def test_an_invalid_size_is_refused(text: str) -> None:
-    with pytest.raises(KernwrightError, match="no size"):
+    with pytest.raises(KernwrightError, match="--part-size"):
         parse_size(text)

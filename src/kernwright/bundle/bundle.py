@@ -19,7 +19,7 @@ from pathlib import Path
 
 from kernwright.bundle.manifest import MANIFEST, Manifest, Package, Part, check_bundle, part_digest, read_manifest
 from kernwright.bundle.own_files import own_files
-from kernwright.bundle.parts import PackageGroup, pack
+from kernwright.bundle.parts import PackageGroup, pack, require_room
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.core.version import __version__
 from kernwright.packages.archive import cut
@@ -46,7 +46,7 @@ class BundleRequest:
     tests: tuple[Pin, ...] = ()
     more: tuple[Pin, ...] = ()
     baselines: tuple[Tree, ...] = ()
-    package: bool = True  # whether Kernwright itself is included
+    package: bool = True  # include Kernwright itself
     part_bytes: int | None = None
     source: WheelSource = dataclasses.field(default_factory=WheelSource)
 
@@ -61,8 +61,8 @@ def make_bundle(request: BundleRequest, say: Callable[[str], None]) -> Manifest:
     """Make the bundle and return its manifest. A bundle that is already there and up to date is kept."""
     folder = request.folder.absolute()
     try:
-        previous = _what_is_there(folder)
-        if previous and _is_what_is_wanted(previous, request, folder):
+        previous = _replaced_bundle(folder)
+        if previous and _fits_request(previous, request, folder):
             say(f"{request.folder} is up to date")
             return previous
         with _workshop(folder) as shop:
@@ -74,7 +74,7 @@ def make_bundle(request: BundleRequest, say: Callable[[str], None]) -> Manifest:
         raise write_problem("the bundle", folder, error, "choose a folder that this user may write") from error
 
 
-def _what_is_there(folder: Path) -> Manifest | None:
+def _replaced_bundle(folder: Path) -> Manifest | None:
     """Return the manifest of the bundle to be replaced, or None. Refuse a folder that holds anything else."""
     if not folder.exists():
         return None
@@ -96,7 +96,7 @@ def _what_is_there(folder: Path) -> Manifest | None:
     return manifest
 
 
-def _is_what_is_wanted(manifest: Manifest, request: BundleRequest, folder: Path) -> bool:
+def _fits_request(manifest: Manifest, request: BundleRequest, folder: Path) -> bool:
     wanted = {(pin.name, pin.version, request.group(pin)) for pin in request.pins()}
     held = {
         (package.name, package.version, package.group)
@@ -159,10 +159,10 @@ def _unpacked(
                 | {"entries": sorted(path.name for path in place.iterdir())}
             )
         )
-    packages += [_baseline_package(tree, request, shop, say) for tree in request.baselines]
-    if request.package:
-        packages.append(_own_package(shop / "unpacked" / OWN))
-    return packages
+    own = [_own_package(shop / "unpacked" / OWN)] if request.package else []
+    # Compression takes minutes, so packages that no part can hold are refused before it. Archives are cut to fit.
+    require_room(_groups([*packages, *own], shop), request.part_bytes)
+    return packages + [_baseline_package(tree, request, shop, say) for tree in request.baselines] + own
 
 
 def _fetched(
@@ -226,17 +226,15 @@ def _own_package(place: Path) -> Package:
 
 def _assemble(request: BundleRequest, packages: list[Package], shop: Path) -> Manifest:
     tree = shop / "tree"
-    loads = [load for package in packages for load in _loads(package, shop / "unpacked" / package.name)]
-    packed = pack(loads, request.part_bytes)
     parts = []
-    for number, loads_of_part in enumerate(packed, 1):
+    for number, groups in enumerate(pack(_groups(packages, shop), request.part_bytes), 1):
         name = "." if request.part_bytes is None else f"part-{number}"
         place = tree / name
         place.mkdir(parents=True)
-        for load in loads_of_part:
-            for folder in load.folders:
+        for group in groups:
+            for folder in group.folders:
                 _merge(folder, place)
-        names = sorted({name for load in loads_of_part for name in load.names})
+        names = sorted({name for group in groups for name in group.names})
         parts.append(Part(folder=name, bytes=folder_bytes(place), digest=part_digest(place), packages=names))
     manifest = Manifest(
         kernwright=__version__, date=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), target=request.target,
@@ -246,8 +244,12 @@ def _assemble(request: BundleRequest, packages: list[Package], shop: Path) -> Ma
     return manifest
 
 
-def _loads(package: Package, folder: Path) -> list[PackageGroup]:
-    """Return the units of a package that may go to different parts: the pieces of a baseline, else the package."""
+def _groups(packages: list[Package], shop: Path) -> list[PackageGroup]:
+    """Return the units that may go to different parts: each piece of a baseline, and each other package."""
+    return [group for package in packages for group in _units(package, shop / "unpacked" / package.name)]
+
+
+def _units(package: Package, folder: Path) -> list[PackageGroup]:
     if package.group == "baselines":
         return [PackageGroup([package.name], [piece], folder_bytes(piece)) for piece in sorted(folder.iterdir())]
     regular = {entry for entry in package.entries if (folder / entry / "__init__.py").is_file()}

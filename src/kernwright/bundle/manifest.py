@@ -22,9 +22,9 @@ class Package(BaseModel):
     group: Literal["core", "tests", "more", "baselines"]
     wheel: str | None = Field(description="file name; None for Kernwright itself, which is copied")
     sha256: str = Field(
-        description="of the wheel; of the copied files for Kernwright itself, of the kept for a baseline"
+        description="of the wheel; for Kernwright itself of the copied files, for a baseline of the kept files"
     )
-    bytes: int = Field(description="unpacked; of a baseline, as carried")
+    bytes: int = Field(description="unpacked size; for a baseline, the size of its archive")
     entries: list[str] = Field(description="top-level names that it brought")
     left_out: list[str] = Field(default_factory=list, description="patterns of files that are not needed to run")
 
@@ -63,7 +63,7 @@ class Manifest(BaseModel):
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """Return the manifest of a bundle, or None if there is none that can be read."""
+    """Return the manifest of a bundle, or None if it has no readable one."""
     try:
         return Manifest.model_validate_json((folder / MANIFEST).read_bytes())
     except (OSError, ValueError):
@@ -80,11 +80,13 @@ def check_bundle(folder: Path) -> Manifest:
     """Return the manifest of a complete and unchanged bundle, else raise KernwrightError."""
     manifest = read_manifest(folder)
     if manifest is None:
-        raise KernwrightError(f"{folder} is no bundle: it has no readable {MANIFEST}", "make one: `kernwright bundle`")
+        raise KernwrightError(
+            f"{folder} is not a bundle: it has no readable {MANIFEST}", "make one: `kernwright bundle`"
+        )
     for part in manifest.parts:
         place = folder / part.folder
         if not place.is_dir():
-            raise KernwrightError(f"{place} is missing", "carry every part of the bundle over")
+            raise KernwrightError(f"{place} is missing", "copy every part of the bundle")
         if part_digest(place) != part.digest:
-            raise KernwrightError(f"{place} is not what was bundled: a file is missing or changed", "carry it again")
+            raise KernwrightError(f"{place} differs from the manifest: a file is missing or changed", "copy it again")
     return manifest

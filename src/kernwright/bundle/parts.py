@@ -24,39 +24,52 @@ class PackageGroup:
 def parse_size(text: str) -> int:
     match = re.fullmatch(r"(\d+)([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None or int(match[1]) == 0:
-        raise KernwrightError(f"--part-size {text}: that is no size", "write it as in 48M")
+        raise KernwrightError(
+            f"--part-size must be a size in bytes above 0, got {text!r}", "write it as in --part-size 48M"
+        )
     return int(match[1]) * _UNITS[match[2].upper()]
 
 
-def pack(loads: list[PackageGroup], limit: int | None) -> list[list[PackageGroup]]:
-    """Distribute whole groups over as few parts as first-fit in decreasing size finds. Without a limit: one part."""
+def require_room(groups: list[PackageGroup], limit: int | None) -> None:
+    """Raise KernwrightError if a part of `limit` bytes cannot hold the largest group. None is no limit."""
+    largest = max(_inseparable(groups), key=lambda group: group.bytes, default=None)
+    if limit is None or largest is None or largest.bytes <= limit:
+        return
+    least = -(-largest.bytes // (1 << 20))
+    raise KernwrightError(
+        f"{' with '.join(largest.names)} has {largest.bytes / (1 << 20):.1f} MiB, "
+        f"but --part-size allows {limit / (1 << 20):.1f} MiB",
+        f"give --part-size {least}M or more",
+    )
+
+
+def pack(groups: list[PackageGroup], limit: int | None) -> list[list[PackageGroup]]:
+    """Distribute whole groups over few parts: the largest first, each to the first part with room for it.
+
+    Without a limit there is one part.
+    """
     if limit is None:
-        return [loads]
+        return [groups]
+    require_room(groups, limit)
     parts: list[list[PackageGroup]] = []
-    for load in sorted(_inseparable(loads), key=lambda load: (-load.bytes, load.names)):
-        if load.bytes > limit:
-            least = -(-load.bytes // (1 << 20))
-            raise KernwrightError(
-                f"{' with '.join(load.names)} alone is {load.bytes / (1 << 20):.1f} MiB, more than a part may be",
-                f"give --part-size {least}M or more",
-            )
-        roomy = (part for part in parts if sum(other.bytes for other in part) + load.bytes <= limit)
+    for group in sorted(_inseparable(groups), key=lambda group: (-group.bytes, group.names)):
+        roomy = (part for part in parts if sum(other.bytes for other in part) + group.bytes <= limit)
         part = next(roomy, None)
         if part is None:
-            parts.append([load])
+            parts.append([group])
         else:
-            part.append(load)
+            part.append(group)
     return parts
 
 
-def _inseparable(loads: list[PackageGroup]) -> list[PackageGroup]:
+def _inseparable(groups: list[PackageGroup]) -> list[PackageGroup]:
     """Join groups that share a package with an __init__.py, which Python looks for in one folder only."""
     joined: list[PackageGroup] = []
-    for load in loads:
-        kin = [other for other in joined if other.regular & load.regular]
+    for group in groups:
+        kin = [other for other in joined if other.regular & group.regular]
         joined = [other for other in joined if other not in kin]
         merged = PackageGroup([], [], 0)
-        for each in (*kin, load):
+        for each in (*kin, group):
             merged = PackageGroup(
                 merged.names + each.names, merged.folders + each.folders,
                 merged.bytes + each.bytes, merged.regular | each.regular,

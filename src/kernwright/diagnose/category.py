@@ -1,4 +1,4 @@
-"""Categories of GPU work: what kind of work an event is, from its name and from the host code that launched it."""
+"""Categories of GPU work, from the name of an event and from the host code that launched it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CATEGORIES: tuple[Category, ...] = get_args(Category)
 
 # torch.compile names a kernel after the operators that it holds: triton_poi_fused_add_mul_3.
 _INDUCTOR = re.compile(r"^triton_(?P<kind>[a-z]{2,4})_fused_(?P<ops>.*?)(_\d+)?$")
-# The first group that has one of its words in a fused kernel's name decides: the work that dominates the traffic.
+# A fused kernel has the category of the first group with a word in its name: the work that dominates the traffic.
 _FUSED: tuple[tuple[Category, re.Pattern[str]], ...] = (
     ("GEMM", re.compile(r"(?<![a-z])(mm|addmm|bmm|convolution)(?![a-z])")),
     ("rope", re.compile(r"rope|rotary|view_as_complex|(neg_.*(stack|cat)|(stack|cat)_.*neg)|(cos_.*sin)")),
@@ -48,7 +48,7 @@ _FUSED: tuple[tuple[Category, re.Pattern[str]], ...] = (
 
 @dataclass(frozen=True)
 class CategoryRule:
-    """One rule of categories.toml. A pattern that is None fits everything."""
+    """One rule of categories.toml. A pattern that is None matches everything."""
 
     category: Category
     kernel: re.Pattern[str] | None

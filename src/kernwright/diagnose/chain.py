@@ -32,7 +32,7 @@ _WORDS = {
     "matmul": "gemm",
     "scaled_dot_product_attention": "attention",
 }
-# Kernels of ATen and matrix multiplications, for events that no operator is known of. The first that fits counts.
+# Kernels of ATen and matrix multiplications, for events without a known operator. The first match counts.
 _KERNEL_WORDS = tuple(
     (re.compile(pattern), word)
     for pattern, word in (
@@ -59,15 +59,15 @@ _KERNEL_WORDS = tuple(
 _BINARY = frozenset({"add", "sub", "mul", "div"})
 _OPERANDS = 2
 _PART = re.compile(r"(\w+|\[\w+\])\??")
-TAKEN = "-"  # the word of a call that is part of a chain already
+TAKEN = "-"  # the word of a call that is already part of a chain
 
 
 @dataclass(frozen=True)
 class OpCall:
     """One operator call of the program, with the GPU's events that it launched.
 
-    `word` is the operator's name, reduced to what chains are written in. Of add, sub, mul and div it ends with the kind
-    of the operands: `S` for a number, `B` if one tensor is broadcast, `E` for equal shapes, `C` for complex numbers,
+    `word` is a short form of the operator's name, as in chains. For add, sub, mul and div it ends with the kind of the
+    operands: `S` for a number, `B` if one tensor is broadcast, `E` for equal shapes, `C` for complex numbers,
     `U` if the trace has no shapes.
     """
 
@@ -90,7 +90,7 @@ def word_of(name: str, inputs: Sequence[object]) -> str:
 
 @cache
 def word_of_kernel(kernel: str) -> str:
-    """Return the word of the operator that launches a kernel, by the kernel's name, such as in a CUDA graph."""
+    """Return the word of the operator that launches a kernel, from the kernel's name alone, as in a CUDA graph."""
     word = next((word for pattern, word in _KERNEL_WORDS if pattern.search(kernel)), "kernel")
     return f"{word}U" if word in _BINARY else word
 
@@ -110,7 +110,7 @@ def _operands(inputs: Sequence[object]) -> str:
 def calls_of(trace: Trace) -> list[list[OpCall]]:
     """Return the operator calls of each host thread that launched work, in the order of their launches.
 
-    Events of which the trace has no launch are taken in the order of each stream of a GPU.
+    Events without a launch in the trace are taken in the order of their stream.
     """
     found: dict[tuple[object, ...], list[GpuEvent]] = {}
     for event in trace.gpu:
@@ -123,7 +123,7 @@ def _calls(events: list[GpuEvent]) -> Iterator[OpCall]:
     current: list[GpuEvent] = []
     op: HostRange | None = None
     for event in sorted(events, key=lambda event: event.launch.start_us if event.launch else event.start_us):
-        if event.kind == "memset":  # of a GEMM's workspace; it is no step of a chain
+        if event.kind == "memset":  # it clears the workspace of a GEMM and is not part of a chain
             continue
         found = event.launch.stack.outermost_op if event.launch else None
         if current and (found is None or found != op):
@@ -191,7 +191,7 @@ def chain_pattern(
     parts = spelling.split()
     for part in parts:
         if not _PART.fullmatch(part):
-            raise ValueError(f"{part!r} is no word of a chain: write names of operators, `?` after optional ones")
+            raise ValueError(f"{part!r} is not a word of a chain: write names of operators, `?` after optional ones")
     required = [part for part in parts if not part.endswith("?")]
     if not required:
         raise ValueError(f"the chain {spelling!r} has no required word")
@@ -207,7 +207,7 @@ def chain_pattern(
 
 
 def _compiled(spelling: str) -> re.Pattern[str]:
-    """Compile `layer_norm addS? mulB`. A word may be optional; without shapes (`U`) any kind but complex fits."""
+    """Compile `layer_norm addS? mulB`. A word may be optional. `U` (no shapes) matches every kind but complex."""
     parts = []
     for part in spelling.split():
         word, optional = part.rstrip("?").strip("[]"), part.endswith("?")

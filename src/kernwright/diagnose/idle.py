@@ -1,4 +1,4 @@
-"""Idle time: when the GPU had nothing to do, and which host code it waited for."""
+"""Idle time: the gaps of a GPU, and the host code that it waited for."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from statistics import median
 from kernwright.diagnose.trace.host_stack import HostRange, HostThread
 from kernwright.diagnose.trace.trace import GpuEvent, Trace
 
-SHORTEST_GAP_US = 1.0  # shorter gaps are the GPU's own time between two kernels
-OUTLIER_RATIO = 10.0  # a call this much longer than the median call of its operator does something once
+SHORTEST_GAP_US = 1.0  # shorter gaps are the time that a GPU itself needs between two kernels
+OUTLIER_RATIO = 10.0  # a call this many times longer than its operator's median does extra work
 OUTLIER_US = 1000.0
 
 
@@ -51,8 +51,8 @@ class Waited:
     Attributes:
         op: the operator or runtime call, or `Python outside of operators`.
         waited_us: idle time of the GPU that passed within it.
-        calls: how many of its calls the GPU waited for.
-        total: how many calls of it the trace has.
+        calls: number of its calls that the GPU waited for.
+        total: number of its calls in the trace.
         longest: the call that the GPU waited for longest.
         typical_us: the median duration of all calls of the operator in the trace.
         outliers: the calls that take much longer than the median.
@@ -119,7 +119,7 @@ def _idle_by_thread(gaps: Iterable[Gap]) -> dict[tuple[str, str], list[tuple[flo
 
 
 def _overlap(first: Spans, second: Spans) -> list[tuple[float, float]]:
-    """Return the times that lie in a span of both. Each is sorted and does not overlap itself."""
+    """Return the spans that two lists of spans share. Each list is sorted, and its spans do not overlap."""
     found, at = [], 0
     for start, end in first:
         while at < len(second) and second[at][1] <= start:
@@ -180,7 +180,7 @@ def _innermost(thread: HostThread) -> Iterator[tuple[float, float, HostRange | N
 def _shared(
     parts: Iterable[tuple[float, float, HostRange | None]], windows: Sequence[tuple[float, float]]
 ) -> Iterator[tuple[HostRange | None, float]]:
-    """Yield how long each part lies within the windows. Both are sorted and do not overlap themselves."""
+    """Yield the time of each part within the windows. Both are sorted, and neither overlaps itself."""
     number = 0
     for start, end, entry in parts:
         while number < len(windows) and windows[number][1] <= start:

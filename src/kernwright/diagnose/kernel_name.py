@@ -1,4 +1,4 @@
-"""Kernel names: short forms of C++ and generated names that people can tell apart."""
+"""Kernel names: short and distinct forms of C++ names and of generated names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DTYPE = re.compile(r"\b(BFloat16|Half|bfloat16|half|float|double|Float8\w*)\b")
 def short_name(kernel: str) -> str:
     """Return a kernel's name without namespaces, template arguments and parameters.
 
-    Of ATen's generic kernels, the functor that they run and its type are kept.
+    For generic kernels of ATen, the name of the functor and its type are kept.
     """
     text = _UNNAMED.sub("", kernel.removeprefix("void ").strip())
     head = re.split(r"[<(]", text, maxsplit=1)[0].strip()

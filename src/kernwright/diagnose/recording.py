@@ -1,4 +1,4 @@
-"""Recordings: read what a profiler recorded, whatever its format."""
+"""Recordings: read the recording of a profiler in any supported format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def read_recording(path: Path, progress: Callable[[float], None] | None = None) 
     """Read a Chrome trace, the SQLite export of an nsys report, or the report itself if nsys is installed.
 
     Raises:
-        TraceError: if the file is none of them, is damaged, or has no events of a GPU.
+        TraceError: if the file has none of these formats, is damaged, or has no events of a GPU.
     """
     if path.suffix in REPORT_SUFFIXES:
         with export_report(path) as export:

@@ -26,14 +26,13 @@ _NO_STEP = re.compile(
 )
 _TRAILING_NUMBER = re.compile(r"[\s#_:.\-]*\d+\s*$")
 _NUMBER = re.compile(r"\d+")
-WARMUP_RATIO = 1.5  # a first step this much longer than the median of the others is warm-up
+WARMUP_RATIO = 1.5  # a first step this many times longer than the others' median is warm-up
 LEAST_OTHERS = 2  # steps of the same group that are needed to call the first one warm-up
 MOST_UNEVEN = 1.15  # longest over shortest distance between repetitions, in kernels
-LEAST_KERNELS = 2  # a kernel that is launched again and again is no step
+LEAST_KERNELS = 2  # kernels in a step; a single kernel that repeats is not a step
 LEAST_COVERED = 0.7  # share of the kernels that repetitions must cover
-LEAST_ALIKE = (
-    0.98  # share of the kernel names whose number is a multiple of the number of steps, of the best such share
-)
+# Kernel names whose number of launches is a multiple of the number of steps, relative to the best number of steps.
+LEAST_ALIKE = 0.98
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +64,7 @@ class Steps:
     """The steps of a trace, by start.
 
     Attributes:
-        source: what tells the steps apart; None if nothing does, and then there are no steps.
+        source: the way in which the steps were found; None if there are no steps.
         outside: events that belong to no step.
     """
 
@@ -129,7 +128,7 @@ def _annotations(thread: HostThread) -> list[Annotation]:
 
 
 def _step_ranges(ranges: Iterable[Annotation]) -> list[Annotation]:
-    """Return the ranges that are steps: the outermost ones, or what repeats within them if they do not repeat."""
+    """Return the ranges that are steps: the outermost ones if they repeat, else ranges within them that repeat."""
     named = sorted(ranges, key=lambda each: (each.start_us, -each.duration_us))
     named = [each for each in named if _PROFILER_STEP.match(each.name) or not _NO_STEP.search(each.name)]
     outer = _outermost(named)
@@ -161,7 +160,7 @@ def _repeats(ranges: Sequence[Annotation]) -> bool:
 
 
 def _held_by(trace: Trace, ranges: Sequence[Annotation], on_host: bool) -> tuple[list[list[GpuEvent]], list[GpuEvent]]:
-    """Give every event to the range in which it was launched; without a launch, to the range of the GPU."""
+    """Assign each event to the range that launched it; an event without a launch to the GPU's range around it."""
     on_gpu = _outermost([each for each in trace.gpu_annotations if each.name in {range_.name for range_ in ranges}])
     numbers = _numbers(ranges)
     gpu_numbers = [numbers.get(key) for key in _occurrences(on_gpu)]
@@ -250,10 +249,10 @@ def _names_of_busiest_stream(events: Sequence[GpuEvent]) -> list[tuple[float, st
 
 
 def repetitions(names: Sequence[str]) -> list[int]:
-    """Return where each repetition of a sequence begins; nothing if it does not repeat.
+    """Return the start of each repetition in a sequence; nothing if it does not repeat.
 
-    A step has kernels that run once in it, and the number of every kernel is a multiple of the number of steps. So
-    the number of steps is the largest number of which both hold, for kernels that are evenly spaced.
+    Some kernels run once in each step, and the number of launches of every kernel is a multiple of the number of steps.
+    So the result is the largest number of steps for which both are true and the kernels are evenly spaced.
     """
     places: dict[str, list[int]] = {}
     for place, name in enumerate(names):

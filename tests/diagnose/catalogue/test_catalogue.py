@@ -86,7 +86,7 @@ def test_all_problems_of_all_files_are_told_at_once() -> None:
     ("removed", "problem"),
     [
         ('turn_on = "use my.snake"\n', "has no `turn_on`"),
-        ("kernels = ['snake_fwd']\nspellings = [\"mulB sin pow mulB addE\"]\n", "fits nothing"),
+        ("kernels = ['snake_fwd']\nspellings = [\"mulB sin pow mulB addE\"]\n", "got none of them"),
         ('about = "snake activation"\n', "Field required"),
     ],
 )

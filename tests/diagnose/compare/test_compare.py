@@ -120,7 +120,7 @@ def test_settings_and_doubts_are_noted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("marks", [{"profiled": True}, {"command": "sglang generate --profile --x"}])
 def test_a_profiled_run_is_refused(tmp_path: Path, marks: dict[str, object]) -> None:
     base, new = dump_of(10, [1.0]), dump_of(9, [1.0], **marks)
-    with pytest.raises(KernwrightError, match=r"b\.json: is of a profiled run"):
+    with pytest.raises(KernwrightError, match=r"b\.json: is the dump of a profiled run"):
         compared(write(tmp_path / "a.json", base), write(tmp_path / "b.json", new))
 
 

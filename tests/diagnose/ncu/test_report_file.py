@@ -183,5 +183,5 @@ def test_a_binary_report_that_cannot_be_read_is_refused(tmp_path: Path, monkeypa
     install(tmp_path, monkeypatch)
     with pytest.raises(KernwrightError, match="newer version"):
         read_report(report)
-    with pytest.raises(KernwrightError, match="no report"):
+    with pytest.raises(KernwrightError, match="not one of Nsight Compute"):
         read_report(written(tmp_path, b"PK\x03\x04", "other.ncu-rep"))

@@ -84,7 +84,7 @@ def test_a_graph_that_was_recorded_as_a_whole_is_noted(tmp_path: Path) -> None:
 
 
 def no_export(path: Path, problem: str) -> None:
-    if problem == "is no export":
+    if problem == "not an export":
         MadeExport(path, without=("StringIds",)).close()
     elif problem == "no events of a GPU":
         MadeExport(path).close()
@@ -96,7 +96,7 @@ def no_export(path: Path, problem: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "problem", ["is no export", "no events of a GPU", "damaged", "cannot read", "is empty", "no SQLite file"]
+    "problem", ["not an export", "no events of a GPU", "damaged", "cannot read", "is empty", "not an SQLite file"]
 )
 def test_a_file_that_is_no_export_is_one_error(problem: str, tmp_path: Path) -> None:
     path = tmp_path / "report.sqlite"

@@ -28,7 +28,7 @@ SCALARS = {"eps": 1e-6}
         ("f=ops.norm_scale_shift", "is not of the form"),
         ("torch.ops.a:b=ops.norm_scale_shift", "torch ops cannot be replaced"),
         ("m:f=ops.norm_scale_shit", "did you mean norm_scale_shift"),
-        ("m:f=ops.norm_scale_shift(x=)", "is no list of arguments"),
+        ("m:f=ops.norm_scale_shift(x=)", "is not a list of arguments"),
         ("m:f=none.py:g", "the file none.py does not exist"),
         ("none.py:f=ops.norm_scale_shift", "the file none.py does not exist"),
         ("m:f=none", "is not a folder"),

@@ -152,10 +152,10 @@ def test_calls_are_swapped_compared_or_left_to_the_original(folder: Path) -> Non
     # Of 6 covered calls, the first of the signature is compared, and of the next five the 1st, 2nd and 4th.
     assert lines[1] == "2 call(s) swapped, 4 compared (both ran), 12 to the original"
     assert "6 to the original: it raises ValueError: no double precision" in lines
-    assert "6 to the original: the op has no argument dropout, which the call gives" in lines
+    assert "6 to the original: the op has no argument dropout, which the call passes" in lines
     assert lines.count("2 call(s) swapped, 4 compared (both ran)") == len(ADAPTED)
     assert any("largest error" in line and "against float64; the original's own error" in line for line in lines)
-    assert any("this is no verdict" in line for line in lines)
+    assert any("this is not a verdict" in line for line in lines)
     (dump,) = dumps(folder, "quick")
     assert dump.kernwright is not None and dump.total_duration_ms
     assert dump.kernwright.settings["swap"].startswith("library:modulate=quick, library:Layer.forward=adapters.py")

@@ -102,7 +102,7 @@ def test_two_norms_in_a_row_are_not_one_of_the_other() -> None:
     [
         (SNAKE, False, "1", "the trace has no shapes of the operator aten::mul"),
         (SNAKE, True, "7", "has no hotspot '7'; it has 1"),
-        ([("mylib::scan", [[2, 8]], [BF], [""])], True, "1", "mylib::scan is no operator of PyTorch"),
+        ([("mylib::scan", [[2, 8]], [BF], [""])], True, "1", "mylib::scan is not an operator of PyTorch"),
     ],
 )
 def test_what_cannot_be_drafted_is_said(

@@ -1,4 +1,4 @@
-"""kernwright compare: which of the times and sizes of runs became better or worse, and whether that is noise."""
+"""kernwright compare: changes of times and memory between runs, with their noise."""
 
 from __future__ import annotations
 
@@ -16,29 +16,34 @@ REGRESSION = 1  # exit status of --gate
 
 def compare(
     base: Annotated[str, typer.Argument(metavar="BASE", help="perf dump, folder of perf dumps, or label")],
-    new: Annotated[list[str], typer.Argument(metavar="NEW...", help="the same; each gets its own columns")],
+    new: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NEW...", help="one or more to compare with BASE, named in the same way; each has its own columns"
+        ),
+    ],
     markdown: Annotated[bool, typer.Option("--markdown", help="print a Markdown table")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object with all figures")] = False,
     gate: Annotated[
-        bool, typer.Option("--gate", help="exit with status 1 on a regression that clears the noise")
+        bool, typer.Option("--gate", help="exit with status 1 if a regression is larger than the noise")
     ] = False,
     threshold: Annotated[
         float | None,
         typer.Option(
             metavar="PERCENT",
-            help="least regression of --gate; default: any that clears the noise, 2 % between single runs",
+            help="ignore regressions of --gate below this; default: 0 with an interval, 2 % between single runs",
         ),
     ] = None,
     different: Annotated[
-        bool, typer.Option("--different", help="compare runs of different workloads all the same, with a note")
+        bool, typer.Option("--different", help="also compare runs of different workloads, with a note")
     ] = False,
 ) -> None:
     """Compare the perf dumps of runs: end to end, stages, denoise steps and memory.
 
-    Several dumps of a label are repeated runs, whose noise gives each difference an interval. Runs that took turns are
-    compared pair by pair. Dumps of sglang are read, too.
+    All dumps of a label are repeated runs. Their noise determines the interval of each difference. Runs that took turns
+    are compared in pairs. Dumps of sglang are read, too.
 
-    Exit status: 1 with --gate if end to end, the denoising loop or memory became worse; else 0.
+    Exit status: with --gate, 1 if end to end, the denoising loop or memory became worse; else 0.
     """
     from kernwright.core.errors import KernwrightError
     from kernwright.diagnose.compare.comparison import compare_names
@@ -64,7 +69,7 @@ def show(
     """Print a comparison.
 
     Args:
-        regressions: what a gate found, for the JSON object; None without a gate.
+        regressions: the findings of the gate, for the JSON object; None without a gate.
     """
     import json
 

@@ -23,36 +23,40 @@ def denoise(
     ] = None,
     listing: Annotated[bool, typer.Option("--list", help="list the presets")] = False,
     layers: Annotated[
-        str | None, typer.Option(metavar="N", help="layers of the transformer, such as 12, or 4+8 for two kinds")
+        str | None, typer.Option(metavar="N", help="number of transformer layers, such as 12, or 4+8 for two kinds")
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="denoising steps; with --profile, steps that are recorded")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="number of denoising steps; with --profile, of recorded steps")
+    ] = None,
     compile: Annotated[
         str, typer.Option(metavar="MODE", help="off, regional (repeated blocks), full, or max-autotune")
     ] = "off",
     profile: Annotated[
-        bool, typer.Option("--profile", help="record a Chrome trace beside the dump; the run is no benchmark")
+        bool, typer.Option("--profile", help="record a Chrome trace beside the dump; `compare` refuses such a run")
     ] = False,
     weights: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="folder of weights in the format of diffusers; default: random weights"),
     ] = None,
-    label: Annotated[str, typer.Option(metavar="NAME", help="name that the dumps are filed by")] = "unnamed",
+    label: Annotated[str, typer.Option(metavar="NAME", help="label under which the dumps are filed")] = "unnamed",
     perf_dump: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="write the dump to this file; default: filed by preset and label"),
+        typer.Option(metavar="FILE", help="write the dump to this file; default: a file under preset and label"),
     ] = None,
-    repeat: Annotated[int, typer.Option(metavar="N", help="runs, each with its own dump")] = 1,
-    warmup: Annotated[int, typer.Option(metavar="N", help="denoising steps of a run that is not counted")] = 2,
-    tiny: Annotated[
-        bool, typer.Option("--tiny", help="a small version of the model, which a CPU runs in seconds")
+    repeat: Annotated[int, typer.Option(metavar="N", help="number of runs; each has its own dump")] = 1,
+    warmup: Annotated[
+        int, typer.Option(metavar="N", help="number of denoising steps in a first run, which is not counted")
+    ] = 2,
+    tiny: Annotated[bool, typer.Option("--tiny", help="small version of the model; a CPU runs it in seconds")] = False,
+    allow_busy: Annotated[
+        bool, typer.Option("--allow-busy", help="also accept a GPU that other processes use")
     ] = False,
-    allow_busy: Annotated[bool, typer.Option("--allow-busy", help="take a GPU that others use, too")] = False,
     device: Annotated[str | None, typer.Option(help="cuda or cpu; default: cuda, and cpu with --tiny")] = None,
 ) -> None:
-    """Time a diffusion model from the prompt to the decoded output, with diffusers.
+    """Time a diffusion model with diffusers, from the prompt to the decoded output.
 
-    The model has its published widths. Without --weights, its weights are random: the times are those of the real
-    model, the picture is noise. Nothing is downloaded. `kernwright compare` compares the dumps.
+    The model has its published widths. Without --weights, the weights are random: the image is noise, but the times are
+    realistic. Nothing is downloaded. `kernwright compare` compares the dumps.
     """
     if listing:
         _list()
@@ -65,7 +69,7 @@ def denoise(
         if number is not None and number < least:
             raise KernwrightError(f"{option} must be at least {least}, got {number}", f"give {least} or more")
     if profile and repeat > 1:
-        raise KernwrightError("--profile and --repeat exclude each other", "a profiled run is no benchmark")
+        raise KernwrightError("--profile and --repeat exclude each other", "leave one of them out")
     request = _request(
         preset, layers=layers, steps=steps, compile=compile, profile=profile, weights=weights, label=label,
         warmup=warmup, tiny=tiny, device=device, allow_busy=allow_busy,
@@ -98,7 +102,7 @@ def _request(
     mode = next((each for each in COMPILE_MODES if each == compile), None)
     if mode is None:
         known = f"choose {', '.join(COMPILE_MODES)}"
-        raise KernwrightError(f"--compile {compile} is no mode", did_you_mean(compile, COMPILE_MODES, known))
+        raise KernwrightError(f"--compile {compile} is not a mode", did_you_mean(compile, COMPILE_MODES, known))
     if weights is not None and not weights.is_dir():
         raise KernwrightError(f"--weights {weights} is not a folder", "name a folder in the format of diffusers")
     chosen = device or ("cpu" if tiny else "cuda")
@@ -190,5 +194,5 @@ def _show(result: DenoiseResult, path: Path) -> None:
     if broken := [name for name, finite in result.finite.items() if not finite]:
         say(f"warning: NaN or infinity in: {', '.join(broken)}", err=True)
     if result.profile is not None:
-        say(f"trace {trace_path(path)}; a profiled run is no benchmark")
+        say(f"trace {trace_path(path)}; its times include the profiler")
     say(f"dump {path}")

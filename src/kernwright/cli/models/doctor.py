@@ -1,4 +1,4 @@
-"""kernwright doctor: what this machine can run, measure and profile, and what to do about each problem."""
+"""kernwright doctor: check that this machine can run, measure and profile models, with remedies."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ UNFIT = 1  # exit status if there is a problem
 def doctor(
     require: Annotated[
         list[str] | None,
-        typer.Option(metavar="CHECK", help="check that must be ok, such as ncu; repeatable; named as in the table"),
+        typer.Option(metavar="CHECK", help="name of a check that must be ok, such as ncu; repeatable"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the findings as JSON")] = False,
 ) -> None:
-    """Check this machine: GPUs and who uses them, software, profilers, disk; each problem comes with its remedy.
+    """Check this machine: GPUs, software, profilers, disk. Print a remedy for each problem.
 
-    Exit status: 0 if there is no problem, 1 if there is one or a required check is not ok. Tools that are missing count
-    only if they are required.
+    Exit status: 1 if there is a problem or a required check is not ok, else 0. A missing tool counts only
+    if it is required.
     """
     from kernwright.diagnose.doctor.report import examine
 

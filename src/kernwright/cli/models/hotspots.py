@@ -1,4 +1,4 @@
-"""kernwright hotspots: what a trace's GPU time goes to, and which known fast path would remove it."""
+"""kernwright hotspots: the GPU work of a trace by time, with the known fast paths that would remove it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def hotspots(
         Path, typer.Argument(metavar="TRACE", help="Chrome trace of torch.profiler, plain or gzip, or export of nsys")
     ],
     least: Annotated[
-        str, typer.Option(metavar="PERCENT", help="least share of a hotspot that is listed, such as 1%")
+        str, typer.Option(metavar="PERCENT", help="list hotspots from this share of the time, such as 1%")
     ] = "1%",
     catalogue: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="TOML file with fast paths of your own; repeatable"),
+        typer.Option(metavar="FILE", help="TOML file with your own fast paths; repeatable"),
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="write one HTML page with plots and tables")] = None,
     perfetto: Annotated[
@@ -33,10 +33,11 @@ def hotspots(
     markdown: Annotated[bool, typer.Option("--markdown", help="print Markdown tables")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object with all figures")] = False,
 ) -> None:
-    """Rank the GPU work of a trace, and say which known fast path covers each hotspot and what it would save.
+    """Rank the GPU work of a trace. Show the known fast path that covers each hotspot, and the time it would save.
 
-    Status: `covered, off`: a fast path exists and does not run; `covered, on`: it runs; `partly`: it takes a part, or a
-    faster one exists; `in flight`: only unfinished work covers it; `new`: nothing known does.
+    Status: `covered, off`: a fast path exists but does not run; `covered, on`: it runs; `partly`: it covers a part of
+    the calls, or a faster kernel exists; `in flight`: only unfinished upstream work covers it; `new`: no fast path is
+    known.
     """
     from kernwright.core.errors import KernwrightError
     from kernwright.diagnose.catalogue.catalogue import shipped_catalogue

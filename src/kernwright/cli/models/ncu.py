@@ -1,4 +1,4 @@
-"""kernwright ncu: what bounds a kernel, from hardware counters of Nsight Compute."""
+"""kernwright ncu: the bounds of a kernel, from hardware counters of Nsight Compute."""
 
 from __future__ import annotations
 
@@ -32,43 +32,48 @@ def ncu(
             autocompletion=complete_tasks,
         ),
     ] = None,
-    kernel: Annotated[str | None, typer.Option(metavar="REGEX", help="only kernels whose name has a match")] = None,
+    kernel: Annotated[str | None, typer.Option(metavar="REGEX", help="only kernels whose name matches")] = None,
     rows: Annotated[
         str | None,
         typer.Option(
-            help="rows of the task: globs over ids, or sets; default: its first production row",
+            help="rows of the task: globs over ids, or sets; default: the first production row",
             autocompletion=complete_rows,
         ),
     ] = None,
     candidate: Annotated[
-        str | None, typer.Option(help="folder of a candidate, or kernwright for the shipped op; it runs unconfined")
+        str | None,
+        typer.Option(help="folder of a candidate, or kernwright for the shipped op; it runs without a sandbox"),
     ] = None,
     baseline: Annotated[
         str | None,
         typer.Option(
-            help="eager (default), compile, or a published package; with --candidate, both are captured and compared",
+            help="eager (default), compile, or a published package; with --candidate, both are profiled and compared",
             autocompletion=complete_baselines,
         ),
     ] = None,
-    skip: Annotated[int, typer.Option(metavar="N", min=0, help="launches that are left out first")] = 0,
+    skip: Annotated[int, typer.Option(metavar="N", min=0, help="number of launches to leave out first")] = 0,
     count: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="most launches to profile; default: 10, all for a row of a task"),
+        typer.Option(
+            metavar="N", min=1, help="maximum number of launches to profile; default: 10; for a row of a task: all"
+        ),
     ] = None,
-    label: Annotated[str, typer.Option(metavar="NAME", help="name that captured reports are filed by")] = "unnamed",
+    label: Annotated[str, typer.Option(metavar="NAME", help="label under which new reports are filed")] = "unnamed",
     report: Annotated[
         list[Path] | None,
-        typer.Option(help="stored report: .ncu-rep, or CSV of the pages raw or details; twice: before and after"),
+        typer.Option(
+            help="stored report: .ncu-rep, or CSV of the page raw or details; give it twice for before and after"
+        ),
     ] = None,
-    gpu: Annotated[str | None, typer.Option(help="model of the GPU, if the report does not have it")] = None,
+    gpu: Annotated[str | None, typer.Option(help="model of the GPU, if the report does not name it")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ) -> None:
-    """Say what bounds a kernel, with the counters that show it, what usually helps, and its place on the roofline.
+    """Show what bounds a kernel, with the counters that show it, usual remedies, and its place on the roofline.
 
-    Profiles a row of a task, a preset or a program, or reads stored reports, for which no GPU is needed. Two reports
-    are compared kernel by kernel. Output of the program goes to standard error.
+    Profiles a row of a task, a preset or a program on a GPU. Stored reports are read without a GPU. Two reports are
+    compared kernel by kernel. The output of the program goes to standard error.
 
-    Exit status: 0; 1 if the counters do not tell the bound of some kernel.
+    Exit status: 1 if the counters do not show the bound of every kernel, else 0.
     """
     program, model = program_of(ctx), _model(gpu)
     _compiled(kernel)
@@ -95,9 +100,13 @@ def _check_usage(
 
     given = [name for name, one in (("a target", target), ("a program", program), ("--report", report)) if one]
     if program == []:
-        raise KernwrightError("no program was named after --", "as in: kernwright ncu --kernel REGEX -- python x.py")
+        raise KernwrightError(
+            "no program is given after --", "write it as in: kernwright ncu --kernel REGEX -- python x.py"
+        )
     if not given:
-        raise KernwrightError("nothing to profile or to read", "name a task, a preset, -- PROGRAM, or --report FILE")
+        raise KernwrightError(
+            "nothing is given to profile or to read", "name a task, a preset, -- PROGRAM, or --report FILE"
+        )
     if len(given) > 1:
         raise KernwrightError(f"{' and '.join(given)} exclude each other", "choose one of them")
     if report and len(report) > 2:
@@ -178,7 +187,9 @@ def _compiled(pattern: str | None) -> re.Pattern[str] | None:
     try:
         return re.compile(pattern) if pattern is not None else None
     except re.error as error:
-        raise KernwrightError(f"--kernel {pattern!r} is no regular expression: {error}", "escape it") from None
+        raise KernwrightError(
+            f"--kernel {pattern!r} is not a regular expression: {error}", "escape special characters with \\"
+        ) from None
 
 
 def _show(diagnoses: list[KernelDiagnosis], as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""kernwright profile: where the GPU time of a recorded run goes, and why the GPU is idle."""
+"""kernwright profile: the GPU time of a recorded run, and the causes of idle time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernwright.cli.output import refuse_unwritable, say
 if TYPE_CHECKING:
     from kernwright.diagnose.profile.profile import Profile
 
-STDERR = 2  # output of programs; standard output has results only
+STDERR = 2  # output of programs; standard output has only results
 
 
 def profile(
@@ -29,34 +29,35 @@ def profile(
     mapping: Annotated[
         Path | None,
         typer.Option(
-            metavar="TRACE", help="trace of the same program without CUDA graphs, to find the code behind each kernel"
+            metavar="TRACE",
+            help="trace of the same program without CUDA graphs, which tells the code that launches each kernel",
         ),
     ] = None,
     step: Annotated[
-        str | None, typer.Option(metavar="NAME", help="steps that the tables cover, such as decode; default: all")
+        str | None, typer.Option(metavar="NAME", help="name of the steps in the tables, such as decode; default: all")
     ] = None,
     least: Annotated[
-        float, typer.Option(metavar="PERCENT", min=0, max=100, help="least share of a kernel that is listed")
+        float, typer.Option(metavar="PERCENT", min=0, max=100, help="list kernels from this share of the time")
     ] = 1.0,
     nsys: Annotated[bool, typer.Option("--nsys", help="run a program under nsys and profile it")] = False,
     out: Annotated[
         Path,
-        typer.Option(help="files that a preset or --nsys writes, without suffix: dump and trace, or report and export"),
+        typer.Option(help="path without suffix of the files that a preset or --nsys writes"),
     ] = Path("kernwright-profile"),
     delay: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0, help="time until nsys starts recording")
+        float | None, typer.Option(metavar="SECONDS", min=0, help="time before nsys starts to record")
     ] = None,
     duration: Annotated[float | None, typer.Option(metavar="SECONDS", min=0, help="time that nsys records")] = None,
     elapsed: Annotated[
-        bool, typer.Option("--elapsed", help="run the program of --nsys a second time without nsys, for its true time")
+        bool, typer.Option("--elapsed", help="run the program of --nsys again without nsys, and print its time")
     ] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="print Markdown tables")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object with all figures")] = False,
 ) -> None:
-    """Show where the GPU time of a recorded run goes: kernels, categories, gaps and what the GPU waited for.
+    """Show how a recorded run spends its GPU time: kernels, categories, gaps and their causes.
 
-    Steps are told apart by the names in the trace, or by the repetition of their kernels. Warm-up is left out. A preset
-    is run by `kernwright denoise --profile`. The output of a program that is run goes to standard error.
+    Steps are found by the names in the trace, or by the repetition of kernels. Warm-up is left out. A preset is first
+    recorded with `kernwright denoise --profile`. The output of a recorded program goes to standard error.
     """
     from kernwright.core.errors import KernwrightError
     from kernwright.diagnose.profile.profile import profile_of
@@ -72,7 +73,7 @@ def profile(
     elif _is_preset(what[0]):
         trace = _denoised(what, out)
     elif len(what) > 1:
-        raise KernwrightError(f"one trace is profiled at a time, got {len(what)}", "to run a program, write --nsys")
+        raise KernwrightError(f"only one trace can be profiled, got {len(what)}", "to run a program, add --nsys")
     found = profile_of(read_recording(trace), read_recording(mapping) if mapping else None, step)
     show(found, least / 100, seconds, markdown=markdown, as_json=as_json)
 
@@ -92,7 +93,7 @@ def _is_preset(name: str) -> bool:
 
 
 def _denoised(words: list[str], out: Path) -> Path:
-    """Run the denoise benchmark of a preset under torch.profiler. Return the trace.
+    """Run the denoise benchmark of a preset under torch.profiler. Return the path of the trace.
 
     Args:
         words: the preset, and options of `kernwright denoise`.
@@ -117,7 +118,7 @@ def _denoised(words: list[str], out: Path) -> Path:
 def _collected(
     program: list[str], out: Path, delay: float | None, duration: float | None, elapsed: bool
 ) -> tuple[Path, float | None]:
-    """Profile a program with nsys. Return the export, and how long the program takes without nsys if that is asked."""
+    """Profile a program with nsys. Return the export and, on request, the time of the program without nsys."""
     from kernwright.diagnose.nsys.collect import collect, elapsed_seconds, nsys_program, profile_command
 
     refuse_unwritable(out)
@@ -137,7 +138,7 @@ def show(
     """Print a profile.
 
     Args:
-        seconds: how long the program takes without a profiler, if that was measured.
+        seconds: the time of the program without a profiler, if it was measured.
     """
     import json
 

@@ -1,23 +1,21 @@
-"""kernwright run: a program under the native gate, with its perf dump and its provenance."""
+"""kernwright run: a program as a benchmark, with the native gate, a perf dump and its provenance."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kernwright.cli.arguments import complete_presets
+from kernwright.cli.models.program_end import end_like_program, tell
 from kernwright.cli.output import say
 
 if TYPE_CHECKING:
     from kernwright.diagnose.perf_dump.dump import PerfDump
     from kernwright.diagnose.program_run.engine_command import EngineOptions
     from kernwright.diagnose.program_run.program_run import RunOutcome, RunRequest
-    from kernwright.diagnose.program_run.watched_program import ProgramEnding
 
-STOPPED = 1  # exit status if the native gate stopped the program
 VOID = 1  # exit status if the program succeeded without its perf dump or without an expected kernel
 
 
@@ -42,55 +40,59 @@ def run(
         typer.Option(metavar="DIR", help="with --preset: other weights of the transformer, such as quantized ones"),
     ] = None,
     model_path: Annotated[
-        str | None, typer.Option(metavar="DIR", help="with --preset: local weights; nothing is downloaded then")
+        str | None, typer.Option(metavar="DIR", help="with --preset: local weights; forbids downloads")
     ] = None,
     prompt_path: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="with --preset: prompt; the name of the output is fixed then")
+        Path | None,
+        typer.Option(metavar="FILE", help="with --preset: file with the prompt; the output file is named PRESET-LABEL"),
     ] = None,
     image_path: Annotated[Path | None, typer.Option(metavar="FILE", help="with --preset: input image")] = None,
     swap: Annotated[
         list[str] | None,
         typer.Option(
             metavar="MODULE:FUNCTION=CANDIDATE",
-            help="run ops.NAME, a candidate folder or FILE.py:FUNCTION instead of a function; repeatable",
+            help="replace a function by ops.NAME, a candidate folder or FILE.py:FUNCTION; repeatable",
         ),
     ] = None,
     turns: Annotated[
-        int, typer.Option(help="with --swap: compare so many runs with as many without the swap, in turns")
+        int,
+        typer.Option(help="with --swap: time so many runs with the swap and as many without it, in turns; 0: none"),
     ] = 0,
     label: Annotated[
         str,
         typer.Option(
-            help="label of the perf dump, for `kernwright compare`; with --swap, by default the candidate's name"
+            help="label of the perf dump, for `kernwright compare`; default with --swap: the candidate's name"
         ),
     ] = "",
     gpus: Annotated[
-        int | None, typer.Option(min=0, help="number of idle GPUs; default: what the command asks for, or one")
+        int | None, typer.Option(min=0, help="number of idle GPUs; default: as the command requests, or one")
     ] = None,
-    allow_busy: Annotated[bool, typer.Option("--allow-busy", help="take GPUs that others use, too")] = False,
+    allow_busy: Annotated[bool, typer.Option("--allow-busy", help="also accept GPUs that other processes use")] = False,
     offline: Annotated[bool, typer.Option("--offline", help="forbid downloads of models")] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="stop if an op of Kernwright falls back to its reference")
+        bool, typer.Option("--strict", help="stop the program if an op of Kernwright falls back to its reference")
     ] = False,
     expect_kernel: Annotated[
         list[str] | None,
-        typer.Option(metavar="REGEX", help="kernel that the trace of the run must have, else it is void; repeatable"),
+        typer.Option(
+            metavar="REGEX", help="kernel that the trace of the run must contain; otherwise the run is void; repeatable"
+        ),
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option(help="trace or folder of traces that the program writes; default: that of sglang")
+        Path | None, typer.Option(help="trace that the program writes, or its folder; default: sglang's folder")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the command and run nothing")] = False,
 ) -> None:
     """Run a program as a benchmark. Stop it if its output says that it does not use the native backend.
 
-    The machine is checked first, idle GPUs are pinned, and the perf dump is filed with its provenance.
+    First the machine is checked and idle GPUs are pinned. Afterwards the perf dump is filed with its provenance.
 
-    With --preset, the command of the engine is composed. With --swap, calls that the candidate does not cover go to the
-    original, and a sample of the others is compared with it. The candidate runs in the program's own process, so that
-    the result is no verdict.
+    --preset runs an engine instead of a program. --swap replaces a function by a candidate. Calls that the candidate
+    does not cover go to the original. Results of some other calls are compared with the original. The candidate runs in
+    the program's own process, so the result is not a verdict.
 
-    Exit status: that of the program; 1 if the native gate stopped it, if it did not write its perf dump or lacks an
-    expected kernel, or if a swap failed: its function was not found or never called, no call was covered, or results
+    Exit status: that of the program. It is 1 if the native gate stopped the program, if the perf dump or an expected
+    kernel is missing, or if a swap failed: the function was not found or never called, no call was covered, or results
     differ.
     """
     from dataclasses import replace
@@ -113,7 +115,7 @@ def run(
     else:
         _refuse_without_preset(options)
         if not command:
-            raise KernwrightError("no program was named", "write it after --: kernwright run -- sglang generate ...")
+            raise KernwrightError("no program is given", "write it after --: kernwright run -- sglang generate ...")
         request = RunRequest(command=command, label=label, offline=offline)
     request = replace(
         request,
@@ -131,7 +133,7 @@ def run(
         raise KernwrightError("--turns needs --swap", "name a function and its candidate with --swap")
     if dry_run:
         for problem in request.problems:
-            _tell(f"not ready: {problem}")
+            tell(f"not ready: {problem}")
         say(shown_command(request))
     elif swap:
         _swap(request, swap, turns)
@@ -147,7 +149,7 @@ def _of_preset(name_or_path: str, engine: str, options: EngineOptions, label: st
 
     if engine not in ENGINES:
         raise KernwrightError(
-            f"--engine {engine}: no such engine", f"use {', '.join(ENGINES)}; `kernwright denoise` runs diffusers"
+            f"--engine {engine} is not known", f"use {', '.join(ENGINES)}; `kernwright denoise` runs diffusers"
         )
     name, preset = find_preset(name_or_path)
     composed = sglang_command(name, preset, options, "-".join(filter(None, (name, label))))
@@ -190,30 +192,20 @@ def _refuse_without_preset(options: EngineOptions) -> None:
 
 
 def _finish(outcome: RunOutcome) -> None:
-    """Say what became of the run, and end like the program."""
+    """Print the outcome of the run, and exit with the status of the program."""
     from kernwright.capture.program import end_like
 
     ending = outcome.ending
     if ending.left_running:
-        _tell(f"the program left {ending.left_running} process(es) running; they were ended")
+        tell(f"the program left {ending.left_running} process(es) running; they were ended")
     for users in outcome.disturbances:
-        _tell(f"the GPU was not alone at the end of the run: {users}")
+        tell(f"the GPU was not alone at the end of the run: {users}")
     if outcome.filed is not None and outcome.dump is not None:
-        _tell(f"perf dump: {outcome.filed}: {_times(outcome.dump)}")
+        tell(f"perf dump: {outcome.filed}: {_times(outcome.dump)}")
     if outcome.problem is not None:
-        _tell(str(outcome.problem))
+        tell(str(outcome.problem))
         end_like(VOID)
     end_like_program(ending)
-
-
-def end_like_program(ending: ProgramEnding) -> None:
-    from kernwright.capture.program import end_like
-    from kernwright.diagnose.program_run.native_gate import REMEDY
-
-    if ending.sign:
-        _tell(f"stopped: the output says that the native backend is not used: {ending.sign}\n  remedy: {REMEDY}")
-        end_like(STOPPED)
-    end_like(-ending.interrupted if ending.interrupted else ending.status)
 
 
 def _times(dump: PerfDump) -> str:
@@ -221,8 +213,3 @@ def _times(dump: PerfDump) -> str:
     shown = [f"{name} {taken / 1e3:.3f} s" for name, taken in parts if taken is not None]
     peak = dump.peak_memory_mb
     return ", ".join([*shown, *([f"peak {peak / 1024:.1f} GiB"] if peak else [])])
-
-
-def _tell(line: str) -> None:
-    with suppress(BrokenPipeError):  # the reader of standard error may have ended
-        say(f"kernwright: {line}", err=True)

@@ -1,27 +1,26 @@
-"""Runs of `kernwright run --swap`: what is printed, what is filed, and how the command ends."""
+"""Runs of `kernwright run --swap`: printed outcome, filed dumps, and exit status."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
-from kernwright.cli.output import say
+from kernwright.cli.models.program_end import end_like_program, tell
 
 if TYPE_CHECKING:
     from kernwright.diagnose.doctor.preflight import Preflight
     from kernwright.diagnose.swap.swap import Swap
     from kernwright.diagnose.swap.swapped_run import ProgramRun
 
-FAILED = 1  # exit status if a swap says nothing about its candidate
+FAILED = 1  # exit status if the run is no result for a candidate
 MOST_TURNS = 1000
-NO_VERDICT = "the candidate ran in the program's own process: this is no verdict; `kernwright judge` gives one"
+NO_VERDICT = "the candidate ran in the program's own process: this is not a verdict; `kernwright judge` gives one"
 
 
 def run_swapped(
     command: Sequence[str], texts: Sequence[str], turns: int, label: str | None, ready: Preflight
 ) -> NoReturn:
-    """Run a program with functions replaced, and with `turns` also without, in turns. End like the program."""
+    """Run a program with functions replaced, with `turns` alternately with and without. Exit with its status."""
     from kernwright.capture.program import end_like
     from kernwright.core.errors import KernwrightError
     from kernwright.diagnose.swap.swap import parse_swap
@@ -32,7 +31,9 @@ def run_swapped(
     if repeated := [target for target in targets if targets.count(target) > 1]:
         raise KernwrightError(f"--swap {repeated[0]} is given twice", "a function has one candidate at a time")
     if not 0 <= turns <= MOST_TURNS or turns == 1:
-        raise KernwrightError(f"--turns must be 0 or from 2 to {MOST_TURNS}, got {turns}", "6 give a tight interval")
+        raise KernwrightError(
+            f"--turns must be 0 or from 2 to {MOST_TURNS}, got {turns}", "give 6 for a narrow interval"
+        )
     label = label or swaps[0].name
     check_label(label)
     run = run_program(command, swaps, ready=ready)
@@ -80,8 +81,7 @@ def _print_report(run: ProgramRun) -> None:
 
 
 def _end_if_bad(run: ProgramRun) -> None:
-    """End this process if the program failed, was stopped, or says nothing about the candidate."""
-    from kernwright.cli.models.run import end_like_program
+    """Exit if the program failed or was stopped, or if the run is no result for the candidate."""
 
     if run.is_good:
         return
@@ -90,8 +90,3 @@ def _end_if_bad(run: ProgramRun) -> None:
 
         end_like(FAILED)
     end_like_program(run.ending)
-
-
-def tell(line: str) -> None:
-    with suppress(BrokenPipeError):  # the reader of standard error may have ended
-        say(f"kernwright: {line}", err=True)

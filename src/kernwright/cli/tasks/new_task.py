@@ -21,61 +21,66 @@ if TYPE_CHECKING:
 def new(
     name: Annotated[str, typer.Argument(help="name of the task: lower-case letters, digits, _")],
     source: Annotated[
-        Path | None, typer.Option("--from", metavar="CAPTURE", help="a file that kernwright capture wrote")
+        Path | None, typer.Option("--from", metavar="CAPTURE", help="capture file of `kernwright capture`")
     ] = None,
     hotspot: Annotated[
         str | None,
         typer.Option(
-            "--from-hotspot", metavar="TRACE:NUMBER", help="a hotspot of a trace, as kernwright hotspots numbers them"
+            "--from-hotspot",
+            metavar="TRACE:NUMBER",
+            help="hotspot of a trace, with its number in `kernwright hotspots`",
         ),
     ] = None,
     op: Annotated[
         str | None,
-        typer.Option(help="the op that the captured function computes; with --draft-op, the name of the new op"),
+        typer.Option(help="op that the captured function computes; with --draft-op, the name of the new op"),
     ] = None,
     draft_op: Annotated[
         str | None,
         typer.Option(
             metavar="MODULE:FUNCTION",
-            help="captured function of your project that defines a new op; SCRIPT.py:FUNCTION works, too",
+            help="captured function of your project from which a new op is drafted; also SCRIPT.py:FUNCTION",
         ),
     ] = None,
     call: Annotated[
-        str | None, typer.Option(help="the captured function, if the file holds several: module:function")
+        str | None, typer.Option(help="captured function to use, if the file has several: module:function")
     ] = None,
     mapping: Annotated[
         list[str] | None,
         typer.Option(
             "--map",
             metavar="NAME=ARGUMENT",
-            help="argument or result of the call that is the tensor, scalar or output NAME of the op; repeatable",
+            help="use this argument or result of the call as the op's tensor, scalar or output NAME; repeatable",
         ),
     ] = None,
     ignore: Annotated[
         list[str] | None,
-        typer.Option(metavar="ARGUMENT", help="a tensor or string of the call that no result depends on; repeatable"),
+        typer.Option(metavar="ARGUMENT", help="tensor or string argument that does not affect results; repeatable"),
     ] = None,
-    model: Annotated[list[str] | None, typer.Option(help="model that the calls were captured from; repeatable")] = None,
+    model: Annotated[list[str] | None, typer.Option(help="model in which the calls were captured; repeatable")] = None,
     title: Annotated[str, typer.Option(help="title of the task, one line")] = "",
     definitions: Annotated[
-        Path | None, typer.Option(help="a Python file that defines the op, if Kernwright does not ship it")
+        Path | None, typer.Option(help="Python file that defines an op that Kernwright does not ship")
     ] = None,
-    folder: Annotated[Path | None, typer.Option("--out", help="the task's folder; by default tasks/NAME")] = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="folder of the task; default: tasks/NAME")] = None,
     force: Annotated[bool, typer.Option("--force", help="overwrite an existing task")] = False,
 ) -> None:
-    """Make a task from a capture: a production row per signature, and smoke rows that are small enough for a CPU.
+    """Make a task from a capture. Each signature becomes a production row. Smoke rows are small enough for a CPU.
 
-    With --from-hotspot, the task has the shapes of a trace, and an op is drafted from its operators.
+    With --from-hotspot, the rows have the shapes of a trace, and an op is drafted from the trace's operators.
     """
     from kernwright.admission.task_folder import write_task
     from kernwright.capture.capture import read_capture
     from kernwright.core.errors import KernwrightError
 
     if not re.fullmatch("[a-z][a-z0-9_]*", name):
-        raise KernwrightError(f"{name!r} cannot be a task's name", "use small letters, digits and _, a letter first")
+        raise KernwrightError(
+            f"{name!r} cannot be a task's name", "use lower-case letters, digits and _, and begin with a letter"
+        )
     if (source is None) == (hotspot is None):
         raise KernwrightError(
-            "give one of --from and --from-hotspot", "--from CAPTURE, or --from-hotspot TRACE:NUMBER for a trace"
+            "exactly one of --from and --from-hotspot must be given",
+            "give --from CAPTURE, or --from-hotspot TRACE:NUMBER",
         )
     if source is None:
         _refuse_options_of_captures(draft_op=draft_op, call=call, map=mapping, ignore=ignore, definitions=definitions)
@@ -86,7 +91,7 @@ def new(
         raise KernwrightError("--draft-op was given with --definitions or --call", "leave --definitions and --call out")
     if draft_op is None and op is None:
         raise KernwrightError(
-            "no op was named", "--op NAME for an op of Kernwright, --draft-op MODULE:FUNCTION for one of your own"
+            "no op is given", "give --op NAME for an op of Kernwright, or --draft-op MODULE:FUNCTION for your own"
         )
     capture = read_capture(source)
     place = folder or Path("tasks") / name

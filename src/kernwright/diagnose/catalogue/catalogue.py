@@ -16,10 +16,10 @@ from kernwright.core.errors import BadFile, BadFiles, FileProblems, did_you_mean
 from kernwright.diagnose.catalogue.fast_path import FastPath
 from kernwright.diagnose.chain import ChainPattern, chain_pattern, chain_patterns
 
-# The files that ship. Earlier ones are preferred where several paths cover the same work.
+# The files that ship. If several paths cover the same work, the earlier file is preferred.
 SHIPPED = ("own.toml", "diffusion.toml", "serving.toml", "libraries.toml")
 TABLE = "path"
-_SEE = "docs/diagnose.md describes the fields of a fast path"
+_SEE = "docs/catalogue.md describes the fields of a fast path"
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Catalogue:
     paths: tuple[FastPath, ...]
 
     def running(self, kernel: str, operator: str = "") -> FastPath | None:
-        """Return the path whose own kernel this is: by the kernel's name, else by the operator that launched it."""
+        """Return the path that this kernel belongs to: by the kernel's name, else by the operator that launched it."""
         key = kernel, operator
         if key not in self._running:
             by_name = (path for path in self.paths if path.runs(kernel))
@@ -42,12 +42,12 @@ class Catalogue:
         return [path for path in self.paths if path.outruns(kernel)]
 
     def replacing(self, chain: str) -> list[FastPath]:
-        """Return the paths that replace a chain: of chains.toml, or with spellings of their own and this name."""
+        """Return the paths that replace a chain: one of chains.toml, or one that the path itself spells."""
         return self._by_chain.get(chain, [])
 
     @cached_property
     def _running(self) -> dict[tuple[str, str], FastPath | None]:
-        """The answers of `running`: a trace has few names and many launches."""
+        """The results of `running` by name, because a trace has few names and many launches."""
         return {}
 
     @cached_property

@@ -44,7 +44,7 @@ class UpstreamWork(BaseModel):
 
 
 class Requirements(BaseModel):
-    """What a fast path needs. `notes` say in words what cannot be checked in a trace."""
+    """The requirements of a fast path. `notes` has those in words that cannot be checked in a trace."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -107,17 +107,17 @@ class FastPath(BaseModel):
     @model_validator(mode="after")
     def matches_something(self) -> Self:
         if not (self.kernels or self.operators or self.chains or self.spellings or self.slower):
-            raise ValueError("names no kernels, operators, chains, spellings or slower kernels, and so fits nothing")
+            raise ValueError("must name kernels, operators, chains, spellings or slower kernels, got none of them")
         return self
 
     @model_validator(mode="after")
     def says_how(self) -> Self:
         if (self.chains or self.spellings or self.slower) and self.state == "available" and not self.turn_on:
-            raise ValueError("replaces other kernels, and has no `turn_on`")
+            raise ValueError("replaces other kernels, but has no `turn_on`")
         if self.state == "in flight" and not self.work:
-            raise ValueError("is in flight, and has no `work`")
+            raise ValueError("is in flight, but has no `work`")
         if self.slower and self.speedup is None:
-            raise ValueError("names slower kernels, and has no `speedup` over them")
+            raise ValueError("names slower kernels, but has no `speedup` over them")
         return self
 
     @model_validator(mode="after")
@@ -129,13 +129,13 @@ class FastPath(BaseModel):
         return self
 
     def runs(self, kernel: str, operator: str = "") -> bool:
-        """Return whether a kernel of this name, launched by this operator, is one of its own."""
+        """Return whether a kernel of this name, launched by this operator, belongs to the path."""
         if self._own and self._own.search(kernel):
             return True
         return bool(operator and self._operators and self._operators.search(operator))
 
     def outruns(self, kernel: str) -> bool:
-        """Return whether a kernel of this name is one that it does better."""
+        """Return whether the path does the work of a kernel of this name faster."""
         return bool(self._slower and self._slower.search(kernel))
 
     @cached_property

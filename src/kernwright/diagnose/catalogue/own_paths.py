@@ -1,7 +1,7 @@
-"""Our own fast paths, written from the op registry and the recorded rows of the tasks.
+"""The fast paths of Kernwright itself, written from the op registry and the recorded rows of the tasks.
 
     python -m kernwright.diagnose.catalogue.own_paths            # writes own.toml
-    python -m kernwright.diagnose.catalogue.own_paths --check    # says whether own.toml is in step with the registry
+    python -m kernwright.diagnose.catalogue.own_paths --check    # checks that own.toml agrees with the registry
 
 The chain that an op replaces is found by running its definition once on small tensors: the operators that it calls are
 the spelling. Chains of chains.toml within that spelling are named.
@@ -31,11 +31,11 @@ from kernwright.tasks.workload import Workload
 OWN = Path(__file__).parent / "own.toml"
 SOURCES = Path(__file__).parents[2] / "ops"
 MOST_MODELS = 12
-MOST_BYTES = 500_000  # of a row that definitions are run on
-MOST_REPEATS = 3  # calls in a row that one chain may stand for, as for queries, keys and values
+MOST_BYTES = 500_000  # largest row that definitions are run on
+MOST_REPEATS = 3  # consecutive calls that one chain may cover, such as queries, keys and values
 RMS_NORM = re.compile(
     r"(?<!\S)(?:to )?pow mean addS rsqrt (?:to )?mulB (?:(?:to )?mulB )?(?:to )?"
-)  # on a CPU it is no operator
+)  # on a CPU, this is not an operator call
 _FAMILY_CATEGORY = {
     "layout": "layout",
     "plain_norm": "norm",
@@ -61,7 +61,7 @@ source = "kernwright.ops"
 def text() -> str:
     """Return the text of own.toml."""
     rows = _rows()
-    # Of ops that replace the same chain, the one with the most models comes first.
+    # If ops replace the same chain, the one that most models use comes first.
     ops = sorted(shipped_ops().values(), key=lambda op: (-len(_models(rows.get(op.name, []))), op.name))
     return HEAD + "".join(_entry(op, shipped_families()[op.name], rows.get(op.name, [])) for op in ops)
 
@@ -109,7 +109,7 @@ def _entry(op: Op, family: str, rows: Sequence[Workload]) -> str:
 
 
 def _norms(op: Op, spelled: Sequence[Sequence[str]]) -> list[str]:
-    """Return the kinds of norm that the definition computes; none for an op that lets the caller choose."""
+    """Return the kinds of norm that the definition computes; nothing if the caller chooses the kind."""
     if "norm_type" in op.scalar_defaults:
         return []
     words = {word for own in spelled for word in own}
@@ -131,14 +131,14 @@ def _variants(rows: Sequence[Workload]) -> list[Workload]:
 
 
 def _broadcast(row: Workload) -> list[str]:
-    """Return the names of a row's tensors, each with whether it has the shape of the first one."""
+    """Return the names of a row's tensors, each with True if it has the shape of the first one."""
     tensors = row.concrete_inputs()
     first = next(iter(tensors.values())).shape
     return [f"{name} {tensor.shape == first}" for name, tensor in tensors.items()]
 
 
 def _chains_of(words: Sequence[str]) -> set[str]:
-    """Return the chains that are all of the definition, or a few calls of it in a row."""
+    """Return the chains that cover the whole definition, once or several times in a row."""
     found = set()
     for times in range(1, MOST_REPEATS + 1):
         several = list(words) * times
@@ -186,7 +186,7 @@ def _triton_kernels(family: str) -> Iterator[str]:
 
 
 class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes the words of all operators but views."""
+    """Records the words of all operators except views."""
 
     words: list[str]
 
@@ -203,7 +203,7 @@ class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _makes_nothing(func: Any, result: Any) -> bool:
-    """Return whether a call launches nothing on a GPU: a view, or memory without content."""
+    """Return whether a call launches nothing on a GPU because it makes a view or uninitialized memory."""
     return (
         func.is_view
         or "empty" in func.name()

@@ -1,1 +1,1 @@
-"""The comparison of runs: what became faster or slower, by how much, and whether that is more than noise."""
+"""The comparison of runs: changes of their times and memory, with intervals that contain the noise."""

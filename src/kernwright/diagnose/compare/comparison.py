@@ -49,7 +49,7 @@ class Comparison:
     notes: tuple[str, ...]
 
     def regressions(self, threshold: float | None = None) -> list[str]:
-        """Return in words what became worse. A stage alone is none, because its time is a part of end to end.
+        """Return the regressions in words. A slower stage is not one, because its time is a part of end to end.
 
         Args:
             threshold: the least relative change that counts. Without one, every change counts whose interval lies
@@ -103,7 +103,7 @@ def compare_names(names: Sequence[str], different: bool = False, root: Path | No
 
     Args:
         names: files, folders or labels.
-        different: whether runs of different workloads are compared all the same, with a note.
+        different: compare runs of different workloads, too, with a note.
     """
     return compare_sides(load_sides(names, root), different)
 
@@ -127,7 +127,7 @@ def compare_sides(sides: Sequence[LabelRuns], different: bool = False) -> Compar
 
 
 def _notes_on_runs(sides: Sequence[LabelRuns], rows: Sequence[ComparedMeasure]) -> Iterator[str]:
-    """Yield how many runs the figures rest on, where that limits what they say."""
+    """Yield notes on the number of runs, where there are too few for an interval."""
     base = sides[0]
     for place, new in enumerate(sides[1:]):
         methods = {found.method for row in rows if (found := row.differences[place]) is not None}

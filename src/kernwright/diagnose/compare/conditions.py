@@ -1,4 +1,4 @@
-"""Conditions: in what runs differ besides their times, which may forbid the comparison or only be worth a note."""
+"""Conditions: differences between runs besides their times. Some forbid the comparison, others lead to a note."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNSYNCHRONISED = (
 
 
 def workload_of(dump: PerfDump) -> dict[str, Any]:
-    """Return the facts in which runs must agree. A dump that sglang wrote says little."""
+    """Return the facts that must be equal in all runs. A dump of sglang has few of them."""
     own = dump.kernwright
     facts = dict(own.comparable) if own is not None else {}
     if "steps" not in facts and dump.denoise_steps_ms:
@@ -51,12 +51,12 @@ def refuse_conflicts(found: Sequence[str]) -> None:
         lines = "\n  ".join(found)
         raise KernwrightError(
             f"the runs computed different things:\n  {lines}",
-            "compare runs of the same workload on the same GPU, or pass --different to see the figures all the same",
+            "compare runs of the same workload on the same GPU, or pass --different to compare them with a note",
         )
 
 
 def notes_on(sides: Sequence[LabelRuns]) -> Iterator[str]:
-    """Yield what a reader should know of the runs: settings that differ, and doubts about their times."""
+    """Yield notes for the reader: settings that differ, and doubts about times."""
     yield from _settings(sides)
     for side in sides:
         if any(dump.kernwright is not None and not dump.kernwright.synchronised for dump in side.dumps):

@@ -1,4 +1,4 @@
-"""RunDifference: how much larger a figure is on one side than on the other, with its confidence interval.
+"""RunDifference: the relative difference of a figure between two sides, with its confidence interval.
 
 All estimates are made on the logarithms of the figures, so that a difference is a ratio and has no preferred side.
 """
@@ -70,7 +70,7 @@ Bounds = tuple[float, float, float]  # estimate and the ends of its interval, as
 
 
 def _of_pairs(log_ratios: Sequence[float]) -> Bounds:
-    """Return the signed-rank interval, or Student's for fewer pairs than that needs."""
+    """Return the signed-rank interval. If there are too few pairs for it, return Student's."""
     from kernwright.judge.record.statistics import least_quads, signed_rank_interval
 
     if len(log_ratios) >= least_quads(LEVEL):

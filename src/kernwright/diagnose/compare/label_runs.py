@@ -35,7 +35,7 @@ def load_sides(names: Sequence[str], root: Path | None = None) -> list[LabelRuns
     """Return the runs of several labels, folders or files. All bad files are reported at once.
 
     Raises:
-        KernwrightError: a name is unknown, a file is no perf dump, or a profiler ran.
+        KernwrightError: a name is unknown, a file is not a perf dump, or a profiler ran.
     """
     repeated = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if repeated:
@@ -57,12 +57,15 @@ def _unprofiled(path: Path) -> PerfDump:
     dump = read_dump(path)
     if dump.is_profiled:
         raise BadFile(
-            path, "", "is of a profiled run, whose times include the profiler", "repeat the run without a profiler"
+            path,
+            "",
+            "is the dump of a profiled run, whose times include the profiler",
+            "repeat the run without a profiler",
         )
     return dump
 
 
 def _shown(names: Sequence[str]) -> list[str]:
-    """Return short names for columns: of a file or folder its last part, if no other side has the same."""
+    """Return short names for columns: the last part of a path, if no other side has the same."""
     short = [Path(name).stem if Path(name).is_file() else Path(name).name or name for name in names]
     return [each if short.count(each) == 1 else name for each, name in zip(short, names, strict=True)]

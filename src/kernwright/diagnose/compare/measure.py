@@ -12,7 +12,7 @@ from typing import Literal
 from kernwright.diagnose.perf_dump.dump import PerfDump
 
 Kind = Literal["end to end", "denoise", "step", "stage", "memory"]
-GATED: tuple[Kind, ...] = ("end to end", "denoise", "step", "memory")  # a stage that is slower shows in these
+GATED: tuple[Kind, ...] = ("end to end", "denoise", "step", "memory")  # a slower stage changes these, too
 SIZES = {
     "peak_reserved_mb": "peak memory, reserved",
     "peak_allocated_mb": "peak memory, allocated",

@@ -23,14 +23,14 @@ from kernwright.diagnose.perf_dump.provenance import collect_provenance
 from kernwright.diagnose.perf_dump.recorder import DumpRecorder
 from kernwright.diagnose.presets.preset import DiffusersTable, GenerationRequest, Preset
 
-Phase = Callable[[str, int], StepEnd]  # announces a phase of so many steps; returns what to call after each step
-LEAST_STEPS = 2  # of a warm-up: some schedules cannot have fewer
+Phase = Callable[[str, int], StepEnd]  # announces a phase and its number of steps; returns a function for each step
+LEAST_STEPS = 2  # steps of a warm-up: some schedules cannot have fewer
 LOADING, COMPILING, UPSAMPLING = "LoadingStage", "CompilationStage", "LatentUpsamplingStage"
 
 
 @dataclass(frozen=True, kw_only=True)
 class DenoiseRequest:
-    """What to run, and how.
+    """The preset to run, and its settings.
 
     Attributes:
         layers: layers of each kind, as --layers names them; None for all.
@@ -59,7 +59,7 @@ class DenoiseResult:
     """One run.
 
     Attributes:
-        finite: by name, whether the latents and the decoded output hold neither NaN nor infinity.
+        finite: by name, True if the latents or the decoded output have neither NaN nor infinity.
         profile: the recorded steps of a profiled run.
     """
 

@@ -21,7 +21,7 @@ Origin = Literal["random", "loaded", "stand-in", "configuration"]
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentSource:
-    """Where the components of one pipeline come from.
+    """The source of the components of one pipeline.
 
     Attributes:
         weights: a folder in the format of diffusers, with a folder for each component; None for random weights.
@@ -34,7 +34,7 @@ class ComponentSource:
     weights: Path | None = None
 
     def component(self, name: str, table: ComponentTable) -> tuple[Any, Origin]:
-        """Return a component on its device, and where it comes from."""
+        """Return a component on its device, and its origin in words."""
         import torch
 
         folder = self.weights / name if self.weights is not None else None
@@ -83,7 +83,7 @@ def _constructed(name: str, kind: Any, config: Mapping[str, Any]) -> Any:
 def make_components(
     tables: Mapping[str, ComponentTable], source: ComponentSource
 ) -> tuple[dict[str, Any], dict[str, Origin]]:
-    """Return all components by name, and where each comes from."""
+    """Return all components by name, and the origin of each in words."""
     if source.weights is not None and not (source.weights / "transformer").is_dir():
         raise KernwrightError(
             f"--weights {source.weights} has no folder `transformer`",

@@ -84,7 +84,7 @@ def materialise(model: nn.Module, device: str, dtype: torch.dtype, seed: int) ->
 
 
 def _kept_in_float32(model: nn.Module) -> set[str]:
-    """Return the parts of names that mark parameters in float32. That of transformers is for float16 alone."""
+    """Return the parts of names that mark parameters in float32. The mark of transformers applies to float16 only."""
     if type(model).__module__.startswith("diffusers."):
         return set(getattr(model, "_keep_in_fp32_modules", None) or ())
     return set(getattr(model, "_keep_in_fp32_modules_strict", None) or ())

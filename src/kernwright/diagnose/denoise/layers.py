@@ -22,7 +22,7 @@ def cut_layers(text: str, full: Sequence[int]) -> list[int]:
     wrong = len(numbers) != len(full) or not all(1 <= own <= most for own, most in zip(numbers, full, strict=False))
     if wrong:
         least = "+".join("1" for _ in full)
-        raise KernwrightError(f"--layers {text} fits no model with {whole} layers", f"give {least} to {whole}")
+        raise KernwrightError(f"--layers {text} does not fit a model with {whole} layers", f"give {least} to {whole}")
     return numbers
 
 

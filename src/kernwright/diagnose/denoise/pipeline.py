@@ -21,7 +21,7 @@ class PresetPipeline:
 
     Attributes:
         upsampler: the pipeline between the two stages of a two-stage model.
-        origins: where each component comes from.
+        origins: the origin of each component in words.
     """
 
     table: DiffusersTable
@@ -71,7 +71,7 @@ class PresetPipeline:
         return self.arguments(request) | sizes | steps | scale | self._fitted(stage.call)
 
     def _fitted(self, call: dict[str, Any]) -> dict[str, Any]:
-        """Return arguments in which the numbers of layers exist in a model that was cut."""
+        """Return the arguments with each number of a layer limited to the last layer of a cut model."""
         if BLOCKS not in call:
             return call
         most = len(self.transformers[0].transformer_blocks) - 1

@@ -107,7 +107,7 @@ def _timed(own: Callable[..., Any], recorder: DumpRecorder, stage: str, last: di
 
 @contextmanager
 def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Put an attribute of an object in front of that of its class."""
+    """Set an attribute on an object while the block runs. It hides the attribute of the class."""
     owner.__dict__[name] = value
     try:
         yield

@@ -7,11 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-FIRST_TOKEN, TOKENS = 8, 48  # the token numbers that are used; below are those with a meaning
+FIRST_TOKEN, TOKENS = 8, 48  # the first token number and how many are used; smaller numbers are special tokens
 
 
 class StandInTokenizer:
-    """Answers the calls that pipelines make of a tokenizer.
+    """Implements the calls that pipelines make to a tokenizer.
 
     Args:
         tokens: number of tokens of a text that contains the prompt.
@@ -82,7 +82,7 @@ class StandInTokenizer:
 
 
 class StandInVisionProcessor(StandInTokenizer):
-    """Answers the calls that pipelines make of a processor of text and images.
+    """Implements the calls that pipelines make to a processor of text and images.
 
     Args:
         patch_size: side of a patch, in pixels.
@@ -152,5 +152,5 @@ def _texts(message: Any) -> list[str]:
 
 
 def _letters(text: str) -> str:
-    """Return a text in the form in which texts are compared: pipelines change spaces and case."""
+    """Return a text in a form for comparison, because pipelines change spaces and case."""
     return re.sub(r"\W+", " ", text).strip().casefold()

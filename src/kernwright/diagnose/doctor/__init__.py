@@ -1,1 +1,1 @@
-"""The doctor: whether this machine can run, measure and profile a model, and what to do about each problem."""
+"""The doctor: checks that this machine can run, measure and profile a model, with a remedy for each problem."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kernwright.diagnose.doctor.finding import Finding
 
-# The module's option has the first name. Its current value is published under the first or the second one.
+# The first is the name of the kernel module's option. proc shows its value under the first or the second name.
 _RESTRICTION = re.compile(r"^\s*(?:NVreg_)?(?:RestrictProfilingToAdminUsers|RmProfilingAdminOnly)\s*:\s*(\d+)", re.M)
 _CAPABILITIES = {"CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38}
 _EVERYONE = "options nvidia NVreg_RestrictProfilingToAdminUsers=0"
@@ -60,7 +60,7 @@ def check_counters(has_gpu: bool, root: Path = Path("/")) -> Finding:
 
 
 def is_restricted(root: Path = Path("/")) -> bool | None:
-    """Return whether the driver lets only administrators profile, or None if it does not tell."""
+    """Return whether the driver lets only administrators profile, or None if that is not known."""
     try:
         text = (root / "proc/driver/nvidia/params").read_text(errors="replace")
     except OSError:
@@ -72,7 +72,7 @@ def is_restricted(root: Path = Path("/")) -> bool | None:
 def capabilities(root: Path = Path("/")) -> list[str]:
     """Return the capabilities with which this process may profile a restricted GPU.
 
-    In a user namespace, root has every capability, but the driver asks for those of the host.
+    In a user namespace, root has every capability, but the driver checks the capabilities of the host.
     """
     try:
         status = (root / "proc/self/status").read_text()

@@ -21,7 +21,7 @@ _NO_GPU_REMEDY = (
 
 
 def check_gpus(survey: GpuSurvey, environment: Mapping[str, str] = os.environ) -> Finding:
-    """Report the GPUs, who uses them, and which are idle."""
+    """Report the GPUs, the processes that use them, and the idle ones."""
     if not survey.gpus:
         return Finding(
             check="gpus",
@@ -61,7 +61,7 @@ def check_gpus(survey: GpuSurvey, environment: Mapping[str, str] = os.environ) -
 
 
 def check_driver(survey: GpuSurvey, root: Path = Path("/")) -> Finding:
-    """Report the driver, or why it does not answer although there is a GPU."""
+    """Report the driver, or the reason why it does not answer on a machine with a GPU."""
     if not survey.failure:
         return Finding(
             check="driver",
@@ -144,7 +144,7 @@ def _major(version: str) -> int:
 
 
 def _traces_of_a_gpu(root: Path) -> str:
-    """Return what shows that this machine has an NVIDIA GPU although its driver does not answer, or ""."""
+    """Return the evidence for an NVIDIA GPU on a machine whose driver does not answer, or ""."""
     if next((root / "proc/driver/nvidia/gpus").glob("*"), None):
         return "a GPU in /proc/driver/nvidia/gpus"
     if device := next((root / "dev").glob("nvidia[0-9]*"), None):

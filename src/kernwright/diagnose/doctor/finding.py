@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-# `warning`: works, with a limit. `missing`: not installed, and needed by some commands only. `problem`: is broken, or
-# prevents what this machine could do.
+# `warning`: works, with a limit. `missing`: not installed; only some commands need it. `problem`: broken, or it
+# prevents work that this machine could do.
 Status = Literal["ok", "warning", "missing", "problem"]
 USABLE: tuple[Status, ...] = ("ok", "warning")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one check found. Everything but `ok` has a cause and a remedy.
+    """The result of one check. Every status except `ok` has a cause and a remedy.
 
     Attributes:
         check: name of the check, by which `--require` refers to it.

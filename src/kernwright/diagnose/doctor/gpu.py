@@ -1,4 +1,4 @@
-"""GPUs: what NVML says about each one, who uses it, and whether it is idle."""
+"""GPUs: the values that NVML reports for each one, its processes, and whether it is idle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 MIB = 1 << 20
-MOST_USED_MIB = 32  # of an idle GPU: what the driver itself may hold
+MOST_USED_MIB = 32  # memory in use on an idle GPU; the driver itself holds some
 MOST_BUSY_PERCENT = 5
 
 
@@ -32,7 +32,7 @@ class GpuProcess:
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """One GPU at one moment. None stands for what this GPU does not report."""
+    """One GPU at one moment. A value that this GPU does not report is None."""
 
     index: int
     uuid: str
@@ -45,7 +45,7 @@ class Gpu:
 
     @property
     def in_use(self) -> str:
-        """Why the GPU is not idle, or "". This process itself does not count."""
+        """The reason why the GPU is not idle, or "". This process itself does not count."""
         others = [process for process in self.processes if process.pid != os.getpid()]
         own = sum(process.used_mib or 0 for process in self.processes if process.pid == os.getpid())
         reasons = [str(process) for process in others]
@@ -62,11 +62,12 @@ class Gpu:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuSurvey:
-    """All GPUs of the machine and its driver, or why they cannot be asked.
+    """All GPUs of the machine and its driver, or the reason why they cannot be read.
 
     Attributes:
         failure: "" if the driver answered.
-        kind: `library` if nvidia-ml-py is missing, `driver` if the driver's library is, `error` if it refused.
+        kind: `library` if nvidia-ml-py is missing, `driver` if the driver's library is missing, `error` if the driver
+            returned an error.
     """
 
     gpus: tuple[Gpu, ...] = ()
@@ -124,7 +125,7 @@ def _gpu(nvml: Any, index: int) -> Gpu:
 
 
 def _memory(nvml: Any, handle: Any) -> Any:
-    """Return the memory of a GPU. Only the second version of the question leaves out what the driver reserves."""
+    """Return the memory of a GPU. NVML's second version leaves out the part that the driver reserves."""
     try:
         return nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
     except (nvml.NVMLError, AttributeError, TypeError):
@@ -132,7 +133,7 @@ def _memory(nvml: Any, handle: Any) -> Any:
 
 
 def _answer(nvml: Any, question: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the answer to one question, or None if this GPU or driver does not support it."""
+    """Return the result of one NVML query, or None if this GPU or driver does not support it."""
     try:
         return question(*arguments)
     except (nvml.NVMLError, nvml.NVMLLibraryMismatchError):  # the second one: the driver is older than the bindings

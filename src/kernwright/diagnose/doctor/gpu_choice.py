@@ -24,7 +24,7 @@ class GpuChoice:
 def choose_gpus(count: int, gpus: Sequence[Gpu], environment: Mapping[str, str], allow_busy: bool = False) -> GpuChoice:
     """Choose idle GPUs and pin them by their index, since not every program reads UUIDs there.
 
-    If CUDA_VISIBLE_DEVICES is set, it stays as it is, and the GPUs that it names are checked.
+    If CUDA_VISIBLE_DEVICES is set, it is not changed, and the GPUs that it names are checked.
 
     Args:
         count: how many the run needs; 0 needs none and pins nothing.
@@ -32,10 +32,10 @@ def choose_gpus(count: int, gpus: Sequence[Gpu], environment: Mapping[str, str],
         allow_busy: take GPUs that others use, too, if there are not enough idle ones.
 
     Raises:
-        EnvironmentProblem: there are not enough, with the users of each.
+        EnvironmentProblem: there are not enough GPUs. The message names the users of each.
     """
     named = environment.get(VISIBLE)
-    if count == 0 or "MIG-" in (named or ""):  # a part of a GPU cannot be checked from outside
+    if count == 0 or "MIG-" in (named or ""):  # MIG: whether a part of a GPU is idle cannot be checked
         return GpuChoice((), {})
     candidates = visible_gpus(gpus, environment)
     if len(candidates) < count:
@@ -50,7 +50,7 @@ def choose_gpus(count: int, gpus: Sequence[Gpu], environment: Mapping[str, str],
         users = "; ".join(f"GPU {gpu.index}: {gpu.in_use}" for gpu in candidates if not gpu.is_idle)
         raise EnvironmentProblem(
             f"the run needs {count} idle GPU(s), but {len(idle)} of {len(candidates)} are idle: {users}",
-            "wait until they have ended, or end them; `kernwright run --allow-busy` measures all the same",
+            "wait until they have ended, or end them; or accept disturbed times with --allow-busy",
         )
     if named is not None:
         return GpuChoice(tuple(wanted), {})

@@ -15,7 +15,7 @@ from kernwright.diagnose.doctor.report import DoctorReport, examine
 
 @dataclass(frozen=True)
 class Preflight:
-    """What a run knows about its machine before it starts."""
+    """The facts about the machine that are collected before a run starts."""
 
     report: DoctorReport
     choice: GpuChoice
@@ -34,12 +34,12 @@ class Preflight:
         os.environ.update(self.environment)
 
     def record(self) -> dict[str, Any]:
-        """Return what a perf dump keeps, as its provenance's `machine`."""
+        """Return the part that a perf dump keeps under `machine` of its provenance."""
         chosen = [{"index": gpu.index, "uuid": gpu.uuid, "in_use": gpu.in_use} for gpu in self.choice.gpus]
         return {"chosen_gpus": chosen, "checks": self.report.as_json()}
 
     def disturbances(self) -> list[str]:
-        """Return who uses the chosen GPUs now. Call it after the run: its own processes must have ended."""
+        """Return the processes on the chosen GPUs now. Call it when the run's own processes have ended."""
         chosen = {gpu.uuid for gpu in self.choice.gpus}
         if not chosen:
             return []
@@ -62,7 +62,7 @@ def preflight(
         needs: checks of the doctor that must be usable, such as `ncu`.
         environment: the environment of the run.
         allow_busy: take GPUs that others use, too.
-        anywhere: a machine without NVIDIA GPUs will do as well; nothing is pinned there.
+        anywhere: accept a machine without NVIDIA GPUs; nothing is pinned there.
 
     Raises:
         EnvironmentProblem: too few GPUs are idle, or a needed check is not usable.

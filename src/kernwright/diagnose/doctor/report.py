@@ -22,7 +22,7 @@ from kernwright.diagnose.doctor.tool import check_tools
 
 @dataclass(frozen=True)
 class DoctorReport:
-    """What the doctor found on this machine."""
+    """The findings of the doctor on this machine."""
 
     findings: tuple[Finding, ...]
     survey: GpuSurvey
@@ -47,7 +47,7 @@ class DoctorReport:
 
 
 def examine(environment: Mapping[str, str] = os.environ) -> DoctorReport:
-    """Run all checks, the slow ones side by side. Nothing is imported that takes long, such as torch.
+    """Run all checks, the slow ones in parallel. No slow library is imported, such as torch.
 
     Args:
         environment: variables of the run that the report is for.

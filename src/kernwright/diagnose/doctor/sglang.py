@@ -1,4 +1,4 @@
-"""sglang: where it is installed, and whether its native diffusion engine is there. It is not imported."""
+"""sglang: the place where it is installed, and its native diffusion engine. It is not imported."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def check_folders(folders: dict[str, Path]) -> Finding:
 
 
 def write_problem(folder: Path) -> str:
-    """Return why no file can be made in a folder, or "". A file is written, because root passes checks of permissions.
+    """Return the reason why no file can be created in a folder, or "". A file is tried: root passes permission checks.
 
     Nothing is left behind, and a missing folder is not created.
     """

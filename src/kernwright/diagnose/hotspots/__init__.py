@@ -1,1 +1,1 @@
-"""Hotspots: where a trace's GPU time goes, which known fast path covers it, and what that would save."""
+"""Hotspots: the GPU work of a trace by time, with the known fast path that covers it and the saving."""

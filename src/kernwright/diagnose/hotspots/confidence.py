@@ -1,4 +1,4 @@
-"""Confidence: how certain it is that a fast path removes the time of a hotspot."""
+"""Confidence: the certainty that a fast path removes the time of a hotspot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BYTES = "bytes"
 
 
 def confidence_of(hotspot: Hotspot) -> tuple[Confidence, str]:
-    """Return how certain the saving of a hotspot is, and what that rests on."""
+    """Return the confidence in the saving of a hotspot, and the reason for it."""
     coverage, saving = hotspot.coverage, hotspot.saving
     if coverage.status == "new":
         return "low", "no kernel is known that does this work"

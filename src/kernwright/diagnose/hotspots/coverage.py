@@ -1,4 +1,4 @@
-"""Coverage: how a group of GPU work stands to the catalogue of fast paths."""
+"""Coverage: the relation of a group of GPU work to the catalogue of fast paths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernwright.diagnose.hotspots.traffic import TensorArgument, tensors_of
 from kernwright.diagnose.hotspots.work import GpuWork
 from kernwright.diagnose.roofline.gpu_model import gpu_named
 
-NEAR_COPY = 0.7  # share of a copy's bandwidth from which a kernel by itself has nothing to gain
+NEAR_COPY = 0.7  # share of a copy's bandwidth from which a kernel alone cannot become much faster
 ATTENTION_AXES = 4
 WHOLE = 0.99  # share of a hotspot's time from which a fast path takes all of it
 INDUCTOR = FastPath(
@@ -32,7 +32,7 @@ _ALIAS = {"half": "fp16", "float16": "fp16", "float": "fp32", "float32": "fp32",
 
 @dataclass(frozen=True)
 class TraceGpu:
-    """What requirements are checked against. A part that the trace does not tell is None."""
+    """The facts about a GPU that requirements are checked against. A fact that the trace does not have is None."""
 
     name: str | None = None
     capability: tuple[int, int] | None = None
@@ -50,7 +50,7 @@ class TraceGpu:
 
 
 def is_amd(name: str | None) -> bool:
-    """Return whether a GPU of this name is one of AMD."""
+    """Return whether a GPU of this name belongs to a GPU of AMD."""
     return bool(name and re.search(r"AMD|Instinct|Radeon|^MI\d|gfx\d", name))
 
 
@@ -58,7 +58,7 @@ def coverage_of(works: Sequence[GpuWork], catalogue: Catalogue, gpu: TraceGpu, c
     """Return the coverage of works of one kind.
 
     Args:
-        copy_share: share of a copy's bandwidth that the works reach; None if the trace does not tell.
+        copy_share: share of a copy's bandwidth that the works reach; None if it is not known.
     """
     first = works[0]
     if first.kind == "kernel":
@@ -141,7 +141,7 @@ def _of_kernel(work: GpuWork, catalogue: Catalogue, gpu: TraceGpu, copy_share: f
 
 
 def unmet(path: FastPath, calls: Sequence[OpCall], gpu: TraceGpu) -> str | None:
-    """Return the first requirement of a path that a call does not meet, in words. What a trace does not tell is met."""
+    """Return the first requirement of a path that a call does not meet, in words. An unknown fact counts as met."""
     needs = path.requires
     if needs.vendor and gpu.vendor and needs.vendor != gpu.vendor:
         return f"which needs a GPU of {needs.vendor}, and this is {gpu.name}"
@@ -163,7 +163,7 @@ def _norm_of(calls: Sequence[OpCall]) -> str | None:
 
 
 def _has_one_query(queries: TensorArgument) -> bool:
-    """Return whether attention has one query token: tokens come before or after the heads."""
+    """Return whether attention has one query token. The axis of tokens comes before or after the axis of heads."""
     return len(queries.shape) == ATTENTION_AXES and min(queries.shape[1:3]) == 1
 
 

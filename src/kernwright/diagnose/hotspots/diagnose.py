@@ -1,4 +1,4 @@
-"""Diagnose a trace: hotspots with their coverage, steps, and why the GPU is idle."""
+"""Diagnose a trace: hotspots with their coverage, steps, and causes of idle time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kernwright.diagnose.roofline.gpu_model import gpu_named
 from kernwright.diagnose.steps import Step, Steps, steps_of
 from kernwright.diagnose.trace.trace import GpuEvent, Trace
 
-UNMEASURED_COPY_SHARE = 0.9  # of the data sheet, that a copy reaches on a GPU where none was measured
+UNMEASURED_COPY_SHARE = 0.9  # assumed share of the data sheet for copies on GPUs without a measured copy
 LARGE_BYTES = 256e6  # a call that moves this much is not served by the cache
 NO_SHAPES = (
     "the trace has no shapes, so savings are estimates from the kernels' times: record with record_shapes=True for "
@@ -64,7 +64,7 @@ def diagnose(trace: Trace, catalogue: Catalogue | None = None, steps: Steps | No
 
 
 def _grouped(works: Iterable[GpuWork]) -> list[list[GpuWork]]:
-    """Return works of one kind together: a chain, a run of the same operators, or a kernel launched by one operator."""
+    """Group works of one kind: the same chain, the same run of operators, or the same kernel of an operator."""
     found: dict[tuple[str, ...], list[GpuWork]] = {}
     for work in works:
         key = (work.kind, work.name, work.category if work.kind == "kernel" else "", _op(work))
@@ -73,7 +73,7 @@ def _grouped(works: Iterable[GpuWork]) -> list[list[GpuWork]]:
 
 
 def _op(work: GpuWork) -> str:
-    """Return the operator of a kernel that says little by itself."""
+    """Return the operator of a kernel whose own name says little."""
     if work.kind != "kernel" or not work.calls or work.calls[0].op is None or "at::native" not in work.events[0].name:
         return ""
     return work.calls[0].op.name
@@ -183,7 +183,7 @@ def _capability(trace: Trace) -> tuple[int, int] | None:
     devices = trace.header.get("deviceProperties")
     first = devices[0] if isinstance(devices, list) and devices and isinstance(devices[0], dict) else {}
     major, minor = first.get("computeMajor"), first.get("computeMinor")
-    if is_amd(trace.device_name):  # whose numbers name another architecture
+    if is_amd(trace.device_name):  # compute capabilities of AMD have another meaning
         return None
     if isinstance(major, int) and isinstance(minor, int):
         return major, minor

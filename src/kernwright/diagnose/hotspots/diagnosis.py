@@ -1,4 +1,4 @@
-"""Diagnosis: what a trace says about where the time goes and what would remove it."""
+"""Diagnosis: the hotspots, steps and idle causes of a trace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class StepGroupTime:
 
     Attributes:
         name: the name that the program gave them, without their numbers; empty for a trace without named steps.
-        count: how many there are.
+        count: number of steps.
         span_us: their time from first to last, host and GPU.
         gpu_us: time of the GPU's events; more than the busy time if streams overlap.
         busy_us: time in which the GPU worked.
@@ -45,10 +45,10 @@ class Diagnosis:
         gpu_us: the time of all events of all GPUs, without warm-up. Shares refer to it.
         hotspots: all hotspots, by time.
         steps: the kinds of steps, in the order of their first start.
-        idle: why GPUs are idle, by kind of step, longest first.
+        idle: causes of idle time, by kind of step, longest first.
         device: name of the GPU.
         copy_bandwidth: bytes per second of a copy on this GPU, read and written; None if it is not known.
-        notes: what limits the diagnosis, such as a trace without shapes.
+        notes: limits of the diagnosis, such as a trace without shapes.
     """
 
     trace: Trace
@@ -65,7 +65,7 @@ class Diagnosis:
 
     @property
     def status_shares(self) -> dict[Status, float]:
-        """The share of the time of each status that occurs, largest first."""
+        """The statuses that occur, each with its share of the time, largest first."""
         found: dict[Status, float] = {}
         for hotspot in self.hotspots:
             status = hotspot.coverage.status

@@ -15,12 +15,12 @@ Status = Literal["covered, off", "covered, on", "partly", "in flight", "new"]
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """How a hotspot stands to the catalogue.
+    """The relation of a hotspot to the catalogue.
 
     Attributes:
         status: `covered, off`: a fast path exists and does not run. `covered, on`: it runs. `partly`: it takes a part
             of the work, or a faster one exists. `in flight`: only unfinished work covers it. `new`: nothing does.
-        reason: why, in one sentence.
+        reason: the reason for the status, in one sentence.
         paths: the fast paths that the status rests on, best first.
     """
 
@@ -41,7 +41,7 @@ class Saving:
     Attributes:
         us: the expected time.
         low_us, high_us: the range that the time lies in if the assumptions hold.
-        basis: what the prediction rests on.
+        basis: the assumptions and data of the prediction.
     """
 
     us: float

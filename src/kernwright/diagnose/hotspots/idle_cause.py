@@ -1,4 +1,4 @@
-"""Idle causes: why a GPU had nothing to do, in one sentence."""
+"""Idle causes: the reason why a GPU was idle, in one sentence."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class IdleCause:
 
 @dataclass(frozen=True)
 class IdleAdvice:
-    """What usually helps against waits for an operator.
+    """A remedy that usually helps against waits for an operator.
 
     Attributes:
-        slow: it fits only if a few calls are far slower than the others.
-        launch: the operator does nothing but prepare and launch work.
+        slow: the remedy applies only if a few calls are far slower than the others.
+        launch: the operator only prepares and launches work.
     """
 
     op: re.Pattern[str]
@@ -74,7 +74,7 @@ def known_advice() -> tuple[IdleAdvice, ...]:
 
 
 def idle_cause(step: str, waited: Waited, idle_us: float, span_us: float, steps: int) -> IdleCause:
-    """Say that the GPU waits for one operator or runtime call.
+    """Return the cause that the GPU waits for one operator or runtime call.
 
     Args:
         step: the name of the steps; empty for the whole trace.
@@ -98,7 +98,7 @@ def idle_cause(step: str, waited: Waited, idle_us: float, span_us: float, steps:
 def launch_cause(
     step: str, waits: Sequence[Waited], idle_us: float, span_us: float, steps: int, events: Sequence[GpuEvent]
 ) -> IdleCause:
-    """Say that the GPU waits for the host to prepare and launch work, with the times of a launch and of a kernel."""
+    """Return the cause that the host launches work too slowly, with the times of a launch and of a kernel."""
     waited_us = sum(each.waited_us for each in waits)
     kernel_us = sum(event.duration_us for event in events)
     count = max(len(events), 1)
@@ -118,7 +118,7 @@ def launch_cause(
 
 
 def untold_cause(step: str, idle_us: float, span_us: float, steps: int) -> IdleCause:
-    """Say that a trace does not tell what the GPU waits for."""
+    """Return the cause for a trace that does not show what the GPU waits for."""
     return IdleCause(
         step=step,
         op="",
@@ -132,7 +132,7 @@ def untold_cause(step: str, idle_us: float, span_us: float, steps: int) -> IdleC
 
 
 def waits_for_launches(waited: Waited) -> bool:
-    """Return whether the host code does nothing but prepare and launch work."""
+    """Return whether the host code only prepares and launches work."""
     return _advice(waited).launch
 
 

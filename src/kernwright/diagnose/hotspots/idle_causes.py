@@ -18,7 +18,7 @@ from kernwright.diagnose.trace.trace import GpuEvent, Trace
 
 
 def idle_causes(trace: Trace, steps: Steps) -> list[IdleCause]:
-    """Return why the GPU is idle, per kind of step, longest first. Idle time below 5 % has no cause."""
+    """Return the causes of idle time of each kind of step, longest first. Idle time below 5 % is left out."""
     device = _busiest(trace)
     groups = {group: [step for step in own if not step.is_warmup] for group, own in steps.groups.items()}
     spans = {group: [(step.start_us, step.end_us) for step in own] for group, own in groups.items()}

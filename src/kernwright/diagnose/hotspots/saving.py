@@ -9,9 +9,9 @@ from kernwright.diagnose.hotspots.hotspot import Coverage, Saving
 from kernwright.diagnose.hotspots.traffic import Traffic, traffic_of
 from kernwright.diagnose.hotspots.work import GpuWork
 
-UNKNOWN_COPY_SHARE = (0.7, 1.0)  # of a kernel that nobody has written
-DATA_FLOW_ERROR = 0.1  # of the bytes: a trace has no data flow
-LEAST_KERNEL_US = 2.0  # a kernel that moves next to nothing still takes this long
+UNKNOWN_COPY_SHARE = (0.7, 1.0)  # of a fused kernel that does not exist yet
+DATA_FLOW_ERROR = 0.1  # relative error of the bytes, because a trace has no data flow
+LEAST_KERNEL_US = 2.0  # the least time of a kernel, however few bytes it moves
 # Without shapes: a fused kernel takes as long as the longest kernel of its chain, within these factors.
 LONGEST_KERNEL_FACTORS = (0.8, 1.5)
 
@@ -22,9 +22,9 @@ def traffic_of_work(work: GpuWork) -> Traffic | None:
 
 
 def copy_share_of(works: Sequence[GpuWork], bandwidth: float | None) -> float | None:
-    """Return the share of a copy's bandwidth that single kernels reach; None if the trace does not tell.
+    """Return the share of a copy's bandwidth that single kernels reach; None if it cannot be computed.
 
-    Calls that fit the cache or are dominated by the launch tell nothing.
+    Calls that fit into the cache, or whose launch dominates, are not used.
     """
     if bandwidth is None:
         return None
@@ -45,7 +45,7 @@ def saving_of(works: Sequence[GpuWork], coverage: Coverage, bandwidth: float | N
         bandwidth: bytes per second of a copy on this GPU, read and written; None if it is not known.
 
     Returns:
-        None where nothing is saved, or where the trace does not tell how much.
+        None if nothing is saved, or if the saving cannot be computed from the trace.
     """
     if coverage.status == "covered, on" or (coverage.status == "new" and works[0].kind == "kernel"):
         return None

@@ -91,7 +91,7 @@ def _tensors(shape: Any, kind: str, strides: Any) -> list[TensorArgument]:
 
 
 def dtype_of(kind: str) -> str:
-    """Return `bfloat16` of `c10::BFloat16`, and so on."""
+    """Return the name of a dtype without its C++ type: `bfloat16` for `c10::BFloat16`."""
     return kind.replace("c10::", "").strip().lower()
 
 
@@ -102,7 +102,7 @@ def elements_given(call: OpCall) -> set[int] | None:
 
 
 def elements_made(call: OpCall) -> int | None:
-    """Return how many elements a call's result has, as inferred; None if the trace has no shapes."""
+    """Return the inferred number of elements of a call's result; None if the trace has no shapes."""
     result = result_of(call)
     return None if result is None else result.elements
 
@@ -143,7 +143,7 @@ def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What one kernel in place of a chain reads and writes."""
+    """The bytes that one kernel in place of a chain reads and writes."""
 
     reads: tuple[TensorArgument, ...]
     writes: tuple[TensorArgument, ...]
@@ -190,12 +190,12 @@ class _Made:
 
 
 def _fills_first(call: OpCall) -> bool:
-    """Return whether the first tensor is only written, as that of `copy_`."""
+    """Return whether the first tensor is only written, such as the destination of `copy_`."""
     return call.op is not None and call.op.name.endswith("copy_")
 
 
 def _usual_dtype(calls: Sequence[OpCall]) -> str:
-    """Return the dtype of the first tensor that has one. The trace has none for tensors of a list."""
+    """Return the first dtype that is known. The trace has no dtypes for tensors of a list."""
     known = (tensor.dtype for call in calls for tensor in tensors_of(call) or () if tensor.dtype in _BYTES)
     return next(known, "bfloat16")
 
@@ -205,15 +205,15 @@ def _with_dtype(tensor: TensorArgument, usual: str) -> TensorArgument:
 
 
 def _usable(made: Sequence[_Made], word: str) -> Sequence[_Made]:
-    """Leave out norms for a norm: two norms in a row are those of queries and keys."""
+    """Leave out results of norms if the operator is a norm: two norms in a row belong to queries and keys."""
     return [each for each in made if each.word != word] if word in NORMS else made
 
 
 def _source(tensor: TensorArgument, made: Sequence[_Made], taken: Sequence[_Made | None]) -> _Made | None:
-    """Return which earlier result a tensor is, if it is one.
+    """Return the earlier result that a tensor is, or None.
 
     A result is used once, but a cast may be used again, and parts of a result may be views. `taken` has the results
-    that the same operator uses already.
+    that the same operator already uses.
     """
     fitting = [each for each in made if each not in taken and _is_same(tensor, each.result)]
     fresh = [each for each in fitting if not each.used]

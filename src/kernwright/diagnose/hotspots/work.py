@@ -24,9 +24,9 @@ class GpuWork:
     """Events that belong together.
 
     Attributes:
-        name: of a chain its pattern's name, of a run its operators, of a kernel its short name.
+        name: for a chain the pattern's name, for a run its operators, for a kernel its short name.
         calls: the operator calls, in order; empty for a kernel that no operator launched.
-        pattern: of a chain, its pattern.
+        pattern: the pattern of a chain; None for other work.
     """
 
     kind: WorkKind
@@ -102,7 +102,7 @@ def _of_event(event: GpuEvent, calls: tuple[OpCall, ...]) -> GpuWork:
 
 
 def _runs(calls: Sequence[OpCall], taken: set[int], is_fast: Callable[[str], bool]) -> Iterator[list[OpCall]]:
-    """Yield at least two consecutive eager operators each, of which each works on what one before it made."""
+    """Yield runs of at least two consecutive eager operators. Each one works on a result of the operators before it."""
     run: list[OpCall] = []
     for call in [*calls, None]:
         fits = call is not None and id(call) not in taken and _is_small(call, is_fast)
@@ -122,14 +122,14 @@ def _is_small(call: OpCall, is_fast: Callable[[str], bool]) -> bool:
 
 
 def _follows(run: Sequence[OpCall], call: OpCall) -> bool:
-    """Return whether a call may work on the result of the last call. Without shapes it may."""
+    """Return whether a call may work on the result of the last call. Without shapes, the answer is True."""
     made = elements_made(run[-1])
     given = elements_given(call)
     return made is None or given is None or made in given
 
 
 def patterns_in_order(known: Iterable[ChainPattern], own: Iterable[ChainPattern]) -> list[ChainPattern]:
-    """Return the known chains in their order, with further ones placed before the first that has fewer words."""
+    """Return the known chains in their order. Place each further one before the first chain that has fewer words."""
     ordered = list(known)
     for pattern in own:
         place = next((at for at, other in enumerate(ordered) if other.least_words < pattern.least_words), len(ordered))

@@ -1,1 +1,1 @@
-"""Hardware counters of Nsight Compute: reading reports, what bounds a kernel, captures, pairs of reports."""
+"""Hardware counters of Nsight Compute: reports, bounds of a kernel, captures, and pairs of reports."""

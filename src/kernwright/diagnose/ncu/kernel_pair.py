@@ -102,7 +102,7 @@ _RULES: tuple[tuple[str, Callable[[KernelDiagnosis], Hashable]], ...] = (
 
 
 def pair_reports(before: Sequence[KernelDiagnosis], after: Sequence[KernelDiagnosis]) -> ReportPair:
-    """Match the launches of two reports: by name, grid and block, then by less; equal launches in their order.
+    """Match the launches of two reports: by name, grid and block, then by fewer of them. Equal launches match in order.
 
     If one launch is left on each side, the two are a pair: the kernel was replaced by another one.
     """

@@ -14,14 +14,14 @@ from kernwright.diagnose.ncu.report.profiled_kernel import Counter, ProfiledKern
 from kernwright.diagnose.ncu.report.quantity import in_words
 
 TERA = 1e12
-NOT_TOLD = "cannot be told"
+UNKNOWN = "unknown"
 
 
 def lines_of(diagnosis: KernelDiagnosis) -> Iterator[str]:
     """Yield a diagnosis as text."""
     yield heading(diagnosis)
     if diagnosis.main is None:
-        yield f"  bound: {NOT_TOLD} from the counters of this report"
+        yield f"  bound: {UNKNOWN}: the counters of this report do not show it"
     else:
         yield f"  bound: {diagnosis.main.name}: {diagnosis.main.what}"
         yield f"    {diagnosis.main.says}"
@@ -32,7 +32,7 @@ def lines_of(diagnosis: KernelDiagnosis) -> Iterator[str]:
     yield from (f"  note: {each}" for each in diagnosis.observations)
     yield f"  roofline: {roofline_words(diagnosis)}"
     yield from (f"  not used: {each}" for each in diagnosis.contradictions)
-    yield from (f"  {NOT_TOLD}: {each}" for each in diagnosis.unknown)
+    yield from (f"  {UNKNOWN}: {each}" for each in diagnosis.unknown)
 
 
 def heading(diagnosis: KernelDiagnosis) -> str:
@@ -53,7 +53,7 @@ def _duration(kernel: ProfiledKernel) -> str:
 
 
 def roofline_words(diagnosis: KernelDiagnosis) -> str:
-    """Return the place under the ceilings in words."""
+    """Return the place on the roofline in words."""
     if diagnosis.gpu is None:
         return "the GPU is not known; name it with --gpu"
     place, traffic = roofline_of(diagnosis.kernel, diagnosis.gpu), memory_traffic(diagnosis.kernel, diagnosis.gpu)
@@ -88,7 +88,7 @@ def pair_lines(pair: KernelPair) -> Iterator[str]:
 
 
 def _bound_name(diagnosis: KernelDiagnosis) -> str:
-    return diagnosis.main.name if diagnosis.main else NOT_TOLD
+    return diagnosis.main.name if diagnosis.main else UNKNOWN
 
 
 def _shown(counter: Counter | None) -> str:
@@ -96,7 +96,7 @@ def _shown(counter: Counter | None) -> str:
 
 
 def report_pair_lines(pair: ReportPair) -> Iterator[str]:
-    """Yield two reports: the pairs, what has no partner, and the sums."""
+    """Yield two reports: the pairs, the launches without a partner, and the sums."""
     for each in pair.pairs:
         yield from pair_lines(each)
         yield ""

@@ -15,8 +15,8 @@ from kernwright.diagnose.trace.chrome import TraceError
 
 REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 INSTALL = "install NVIDIA Nsight Systems and put `nsys` on PATH"
-STDERR = 2  # standard output has results only
-SAID = 400  # characters of a failed command's output that an error repeats
+STDERR = 2  # output of programs; standard output has only results
+MOST_OUTPUT = 400  # characters of a failed command's output that an error repeats
 
 
 class ProgramFailed(KernwrightError):
@@ -117,7 +117,7 @@ def _export(nsys: Path, report: Path, export: Path) -> None:
     except OSError as error:
         raise EnvironmentProblem(f"{nsys} cannot be run: {error.strerror}", INSTALL) from None
     if ended.returncode or not export.is_file():
-        said = ended.stdout.decode("utf-8", "replace").strip()[-SAID:]
+        said = ended.stdout.decode("utf-8", "replace").strip()[-MOST_OUTPUT:]
         raise TraceError(
             f"nsys cannot export {report} (status {ended.returncode}): {said}",
             "use the version of nsys that wrote the report, or a newer one",

@@ -15,7 +15,7 @@ EXPORT_AGAIN = "export the report again: nsys export --type sqlite --output FILE
 
 
 class Database:
-    """The tables of an export. Versions of nsys differ in tables and columns: what is missing reads as None."""
+    """The tables of an export. Versions of nsys differ in tables and columns. A missing value is read as None."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -36,7 +36,7 @@ def opened(path: Path) -> Iterator[Database]:
     """Open an export for reading.
 
     Raises:
-        TraceError: if the file is missing, damaged, or no export of nsys.
+        TraceError: if the file is missing, damaged, or not an export of nsys.
     """
     try:
         with path.open("rb") as file:
@@ -44,15 +44,13 @@ def opened(path: Path) -> Iterator[Database]:
     except OSError as error:
         raise TraceError(f"cannot read {path}: {error.strerror}", "give the SQLite export of an nsys report") from None
     if start != SQLITE_MAGIC:
-        raise TraceError(f"{path} is {'no SQLite file' if start else 'empty'}", EXPORT_AGAIN)
+        raise TraceError(f"{path} is {'not an SQLite file' if start else 'empty'}", EXPORT_AGAIN)
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     try:
         found = Database(connection)
         if "StringIds" not in found.tables:
-            raise TraceError(
-                f"{path} is no export of nsys: it is an SQLite file without a table StringIds", EXPORT_AGAIN
-            )
+            raise TraceError(f"{path} is not an export of nsys: the SQLite file has no table StringIds", EXPORT_AGAIN)
         yield found
     except sqlite3.DatabaseError as error:
         raise TraceError(f"{path} is damaged: {error}", EXPORT_AGAIN) from None

@@ -45,7 +45,7 @@ def read_export(path: Path) -> Trace:
     """Read the SQLite export of an nsys report as a trace. Times are in microseconds.
 
     Raises:
-        TraceError: if the file is no export, is damaged, or has no events of a GPU.
+        TraceError: if the file is not an export, is damaged, or has no events of a GPU.
     """
     with opened(path) as database:
         trace = _ExportReader(database).trace(path)
@@ -115,7 +115,7 @@ class _ExportReader:
         return self._threads[number]
 
     def _read_ranges(self) -> None:
-        """Read the ranges of NVTX: operators of torch's emit_nvtx, and what the program named, not its libraries."""
+        """Read the ranges of NVTX: operators of torch's emit_nvtx, and ranges of the program, but not of libraries."""
         columns = ("start", "end", "text", "textId", "globalTid", "domainId", "eventType")
         rows = list(self._database.rows("NVTX_EVENTS", *columns))
         names = {(row[5], row[6]): row[2] or self._text(row[3]) for row in rows if row[6] == _DOMAIN_CREATED}
@@ -135,7 +135,7 @@ class _ExportReader:
             self._thread(thread).add_annotation(self._names.number(name), start, duration)
 
     def _launches(self) -> dict[Correlation, Launch]:
-        """Return the calls that put work on a GPU, with what was open on their threads."""
+        """Return the calls that put work on a GPU, each with the open ranges of its thread."""
         wanted = {
             _correlation(number, _process(process))
             for table in _TABLES
@@ -178,7 +178,7 @@ class _ExportReader:
         )
 
     def _name(self, kind: GpuKind, kernel: str, copy: tuple[Any, Any, Any], graph: object) -> str:
-        """Return a kernel's name; of copies and fills the name that torch.profiler gives them."""
+        """Return the name of a kernel. Copies and fills are named as torch.profiler names them."""
         if kind == "memset":
             return "Memset (Device)"
         if kind == "memcpy":
@@ -205,7 +205,7 @@ def _correlation(number: object, process: int | None) -> Correlation:
 
 
 def _short_copy(label: str) -> str:
-    """Return `HtoD` for `Host-to-Device`."""
+    """Return the short name of a copy: `HtoD` for `Host-to-Device`."""
     words = re.findall(r"Host|Device|Array|Peer", label)
     return f"{words[0][0]}to{words[1][0]}" if len(words) > 1 else label
 

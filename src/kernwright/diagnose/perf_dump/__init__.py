@@ -1,1 +1,1 @@
-"""Perf dumps: how long a run and its stages took, in the keys that sglang writes, and the comparison of runs."""
+"""Perf dumps: the times of a run and its stages, with the keys that sglang writes."""

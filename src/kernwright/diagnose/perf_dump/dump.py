@@ -1,4 +1,4 @@
-"""PerfDump: the times and the memory of one run, in the keys that sglang writes, with our provenance."""
+"""PerfDump: the times and the memory of one run, with the keys that sglang writes, and with provenance."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class StepTime(BaseModel):
 
 
 class PerfDump(BaseModel):
-    """One run. Keys that sglang adds in other versions are kept."""
+    """One run. Unknown keys, which other versions of sglang add, are kept."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -136,7 +136,7 @@ class PerfDump(BaseModel):
 
     @property
     def is_profiled(self) -> bool:
-        """Whether a profiler ran, which makes every time of the run too long."""
+        """True if a profiler ran, which makes every time of the run too long."""
         if self.kernwright is not None and self.kernwright.profiled:
             return True
         command = self.kernwright.command if self.kernwright is not None else ""

@@ -60,14 +60,14 @@ def file_dump(dump: PerfDump, root: Path | None = None) -> Path:
 
 
 def read_dump(path: Path) -> PerfDump:
-    """Return the dump of a file: one of ours, or one that sglang wrote.
+    """Return the dump of a file that Kernwright or sglang wrote.
 
     Raises:
-        BadFile: the file cannot be read, is no JSON, or has no times.
+        BadFile: the file cannot be read, is not JSON, or has no times.
     """
     try:
         if path.stat().st_size > LARGEST_FILE:
-            raise BadFile(path, "", f"is larger than {LARGEST_FILE >> 20} MiB, so it is no perf dump", _REMEDY)
+            raise BadFile(path, "", f"is larger than {LARGEST_FILE >> 20} MiB, so it is not a perf dump", _REMEDY)
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise BadFile(path, "", f"cannot be read: {error.strerror or error}", _REMEDY) from None
@@ -105,7 +105,7 @@ def find_dumps(name: str, root: Path | None = None) -> list[Path]:
     """Return the files of repeated runs, oldest first.
 
     Args:
-        name: a file, a folder of files, or a label, with its preset as in `flux/base` where several presets have it.
+        name: a file, a folder of files, or a label, with its preset, as in `flux/base`, if several presets have it.
         root: the folder of labels.
     """
     path = Path(name).expanduser()
@@ -123,7 +123,7 @@ def find_dumps(name: str, root: Path | None = None) -> list[Path]:
         raise KernwrightError(f"several presets have the label {name}", f"name one of: {choices}")
     words = [*labels, *(each.name for each in labels.values())]
     known = f"known labels: {', '.join(labels)}" if labels else f"there are no labels in {root}"
-    raise KernwrightError(f"{name} is neither a file nor a folder nor a label", did_you_mean(name, words, known))
+    raise KernwrightError(f"{name} is not a file, a folder or a label", did_you_mean(name, words, known))
 
 
 def _dumps_in(folder: Path) -> list[Path]:

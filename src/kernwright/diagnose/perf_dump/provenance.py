@@ -21,7 +21,7 @@ UNKNOWN_COMMIT = "N/A"
 
 
 class RunProvenance(BaseModel):
-    """Everything that a reader needs to repeat a run, or to question it."""
+    """The facts that a reader needs to repeat a run or to check it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -48,15 +48,15 @@ class RunProvenance(BaseModel):
 
     @property
     def comparable(self) -> dict[str, Any]:
-        """The facts in which runs must agree to be compared."""
+        """The facts that must be equal in runs that are compared."""
         return {"preset": self.preset, "gpus": self.gpus, **self.workload}
 
 
 def collect_provenance(**given: Any) -> RunProvenance:
-    """Return the provenance of this process: command, libraries and GPUs are found, the rest is given.
+    """Return the provenance of this process. Command, libraries and GPUs are detected.
 
     Args:
-        given: fields of `RunProvenance`, which take precedence over what is found.
+        given: further fields of `RunProvenance`. They take precedence over detected ones.
     """
     found = {"command": command_line(), "libraries": library_versions(), "gpus": gpu_names()}
     return RunProvenance(**found | given)

@@ -19,8 +19,8 @@ MB = 1024.0**2
 class DumpRecorder:
     """Records one run.
 
-    A stage begins and ends with a synchronised device, so that it has the time of the work that it launched. The steps
-    of the denoising loop are not synchronised, because the GPU would idle between them: CUDA events mark their ends on
+    The device is synchronised at both ends of a stage, so the stage has the time of the work that it launched. Steps of
+    the denoising loop are not synchronised, because the GPU would idle between them: CUDA events mark their ends on
     the current stream, and are read after the run. On a CPU the clock is read.
 
     A stage that raises is not recorded.
@@ -38,7 +38,7 @@ class DumpRecorder:
         self._memory: dict[str, dict[str, float]] = {}
         self._total_ms: float | None = None
         self._started = datetime.now(UTC)
-        self._gradients: bool | None = None  # whether a step ran under autograd; None without steps
+        self._gradients: bool | None = None  # True if a step ran under autograd; None without steps
 
     @property
     def stages(self) -> list[StageTime]:

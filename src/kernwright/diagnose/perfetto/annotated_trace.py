@@ -1,4 +1,4 @@
-"""The annotated trace as a file: the events of the recording, unchanged and one at a time, then the tracks."""
+"""The annotated trace as a file: the unchanged events of the recording, one at a time, then the tracks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernwright.diagnose.trace.chrome import ChromeTrace, Event
 from kernwright.diagnose.trace.trace import Trace
 from kernwright.ledger.files import replacing
 
-COMPRESSION = 4  # about as small as the best, in a third of the time
+COMPRESSION = 4  # almost as small as with the best level, in a third of the time
 MOST_PROCESSES = 1 << 31  # Perfetto keeps process numbers in 32 bits
 
 
@@ -95,7 +95,7 @@ def _write_events(file: IO[bytes], events: Iterable[Event], first: bool) -> None
 
 
 def gpu_events(trace: Trace) -> Iterator[Event]:
-    """Yield the GPU's events of a recording that is no Chrome trace, as torch.profiler would write them."""
+    """Yield the GPU's events in the format of torch.profiler, for a recording in another format."""
     for event in trace.gpu:
         yield {
             "ph": "X",

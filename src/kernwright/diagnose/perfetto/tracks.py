@@ -17,7 +17,7 @@ from kernwright.diagnose.trace.trace import GpuEvent
 
 PROCESS = "Kernwright"
 FIRST = -1  # sort index: above the processes of the trace
-ROUNDING_US = 0.01  # clocks are rounded: an event may begin this much before the one before it ended
+ROUNDING_US = 0.01  # clocks are rounded: an event may begin this much before the end of the previous one
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class TrackMark:
 def track_events(diagnosis: Diagnosis, process: int) -> Iterator[Event]:
     """Yield the events of all tracks, each track with its name first.
 
-    Events of one track do not overlap: those that do get a further track of the same name.
+    Events of one track do not overlap. An event that would overlap gets a further track of the same name.
 
     Args:
         process: the number of a process that the trace does not use.

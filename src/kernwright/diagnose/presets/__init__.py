@@ -1,1 +1,1 @@
-"""Presets: what a benchmark of a model computes, as data files, for sglang and for diffusers."""
+"""Presets: the workloads of model benchmarks, as data files, for sglang and for diffusers."""

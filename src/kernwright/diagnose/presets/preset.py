@@ -1,4 +1,4 @@
-"""Preset: one model with its resolution, frames, steps and guidance, and how sglang and diffusers run it."""
+"""Preset: one model with its resolution, frames, steps and guidance, and its settings for sglang and diffusers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Table(BaseModel):
 
 
 class GenerationRequest(_Table):
-    """What is generated: an image or a video."""
+    """The image or video to generate."""
 
     prompt: str
     negative_prompt: str | None = None
@@ -44,7 +44,7 @@ class GenerationRequest(_Table):
 
 
 class SglangTable(_Table):
-    """How `sglang generate` runs the preset."""
+    """The settings of the preset for `sglang generate`."""
 
     model_path: str | None = Field(default=None, description="hub id or folder, if it is not the preset's model")
     gpus: int = Field(default=1, gt=0)
@@ -88,7 +88,7 @@ class RefinementTable(_Table):
 
 
 class DiffusersTable(_Table):
-    """How diffusers runs the preset."""
+    """The settings of the preset for diffusers."""
 
     pipeline: str = Field(pattern=r"^[A-Za-z_]\w*$", description="pipeline class of diffusers")
     guidance: Guidance = Field(description="embedded (an input), classifier-free (two or more passes) or none")

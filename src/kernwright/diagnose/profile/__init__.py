@@ -1,1 +1,1 @@
-"""Profile: where the GPU time of a recorded run goes, why the GPU is idle, and what may overlap."""
+"""Profile: the GPU time of a recorded run, causes of idle time, and opportunities for overlap."""

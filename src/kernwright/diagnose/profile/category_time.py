@@ -10,7 +10,7 @@ from kernwright.diagnose.hotspots.diagnosis import Diagnosis
 from kernwright.diagnose.profile.kernel_row import Found
 from kernwright.diagnose.trace.trace import GpuEvent
 
-# What a kernel's own name says little about; the chain that it is part of says more.
+# A kernel of these categories gets the category of its chain, because its own name says little.
 _VAGUE: frozenset[Category] = frozenset({"elementwise", "layout", "memory", "other"})
 
 

@@ -1,4 +1,4 @@
-"""Fusion: operators that run one after the other, and the one kernel that could do their work."""
+"""Fusion: consecutive operators, and the kernel that could do their work."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Fusion:
     Attributes:
         pattern: the name of the chain, or its operators.
         us: their time.
-        saves_us: the expected saving; None if the trace does not tell.
+        saves_us: the expected saving; None if it cannot be computed.
         kernels: the kernels with most of the time.
         path: the fast path that does their work; None if none is known.
-        turn_on: how a user gets it.
-        source: where it is.
-        rationale: why it fits, and what the confidence rests on.
+        turn_on: the step that turns it on.
+        source: the place of its code.
+        rationale: the reasons for the match and for the confidence.
     """
 
     pattern: str
@@ -42,7 +42,7 @@ class Fusion:
 
 
 def fusions_of(diagnosis: Diagnosis, chosen: Collection[int] | None = None) -> list[Fusion]:
-    """Return what could be fused, longest first.
+    """Return the operators that could be fused, longest first.
 
     Args:
         chosen: ids of the events that count; by default all events of the diagnosis.

@@ -1,4 +1,4 @@
-"""GpuTime: how one GPU spent its time: kernels, copies, and gaps with the host at work or not."""
+"""GpuTime: the time of one GPU in kernels, copies and gaps, with the causes of the gaps."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class GpuTime:
 
     @property
     def host_bound_share(self) -> float:
-        """The share of the time in which the GPU had nothing to do because the host had not launched it yet."""
+        """The share of the time in which the GPU was idle because the host had not launched its next work."""
         return self.waited_us / self.span_us if self.span_us else 0.0
 
 
@@ -68,7 +68,7 @@ def busy_us(events: Iterable[GpuEvent]) -> float:
 
 
 def gpu_time(device: int, events: Sequence[GpuEvent], chosen: Collection[int]) -> GpuTime:
-    """Return how a GPU spent the time of the chosen events."""
+    """Return the time of a GPU in the chosen events and the gaps before them."""
     kept = [event for event in events if id(event) in chosen]
     sums = {"kernel": 0.0, "memcpy": 0.0, "memset": 0.0}
     for event in kept:

@@ -14,7 +14,7 @@ class HostSite:
     """The code that launched an event.
 
     Attributes:
-        is_mapped: whether it comes from another trace of the same program.
+        is_mapped: True if the site comes from another trace of the same program.
     """
 
     location: str | None
@@ -27,7 +27,7 @@ Key = tuple[str, tuple[int, ...]]
 
 
 def host_site(event: GpuEvent) -> HostSite:
-    """Return the code that launched an event, as far as its trace has it."""
+    """Return the code that launched an event. Parts that the trace does not have are empty."""
     return NOWHERE if event.launch is None else _site_of(event.launch)
 
 
@@ -48,9 +48,9 @@ def host_sites(events: Sequence[GpuEvent], mapping: Sequence[GpuEvent] = ()) -> 
 
     Args:
         events: the events.
-        mapping: events of another trace of the same program, recorded without CUDA graphs. Sites that an event lacks
-            are taken from there: from the launch of the same kernel at the same place of the order, if the numbers of
-            launches fit, else from the code that launches most of this kernel.
+        mapping: events of another trace of the same program, recorded without CUDA graphs. An event without a site
+            gets one from there. If both traces launch the kernel equally often, it is the site of the launch at the
+            same place of the order. Otherwise it is the code that launches most of this kernel.
     """
     own = [host_site(event) for event in events]
     if not mapping:
@@ -76,7 +76,7 @@ def host_sites(events: Sequence[GpuEvent], mapping: Sequence[GpuEvent] = ()) -> 
 
 
 def _mapped(own: HostSite, same: Sequence[HostSite], named: Sequence[HostSite], place: int, count: int) -> HostSite:
-    """Return the site at the same place of the order, or the most frequent one, or what the event has itself."""
+    """Return the site at the same place of the order, else the most frequent one, else the event's own site."""
     if same and (count % len(same) == 0 or len(same) % count == 0):
         site = same[place % len(same)]
     elif same or named:

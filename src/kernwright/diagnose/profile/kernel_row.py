@@ -21,7 +21,7 @@ class KernelRow:
         location: the Python code that launched most of it, as `file(line): function`; None if it is not known.
         location_share: part of the kernel's time that this code launched.
         op: the operator that launched most of it; None if it is not known.
-        is_mapped: whether location and operator come from another trace.
+        is_mapped: True if location and operator come from another trace.
     """
 
     kernel: str

@@ -1,4 +1,4 @@
-"""Overlap: kernels and copies that run alone and may run next to other work, and those that are hidden already."""
+"""Overlap: kernels and copies that run alone and could run next to other work, and those that already do."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _FUSIBLE: frozenset[Category] = frozenset({"norm", "modulation", "rope", "activa
 
 @dataclass(frozen=True, kw_only=True)
 class Overlap:
-    """One kernel or copy that runs alone, or next to other work already.
+    """One kernel or copy that runs alone, or that already runs next to other work.
 
     Attributes:
         priority: `high` from 5 % of the time, `medium` from 1 %, `low` if it is hidden.
         exposed_us: time in which no other stream of its GPU worked.
         hidden_share: part of its time in which another stream worked.
-        signal: what the trace shows.
-        dependency: whether the work after it seems to need its result.
+        signal: the pattern that the trace shows.
+        dependency: the evidence that the work after it needs its result.
     """
 
     priority: Priority
@@ -72,7 +72,7 @@ def overlaps_of(found: Sequence[Found], multiprocessors: int | None) -> list[Ove
 
 
 def _reason(each: Found, multiprocessors: int | None) -> Reason | None:
-    """Return why an event may overlap: it only moves data, or leaves a part of the GPU empty."""
+    """Return the reason why an event may overlap: it only moves data, or leaves a part of the GPU empty."""
     event, category, _ = each
     if category == "communication":
         return "communication"

@@ -1,4 +1,4 @@
-"""Profile: what a recorded run did on its GPUs, as tables."""
+"""Profile: the tables of a recorded run, from the work on its GPUs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class NoSuchStep(KernwrightError):
 
 @dataclass(frozen=True, kw_only=True)
 class StepRow:
-    """All steps of one group, warm-up apart.
+    """All steps of one group without warm-up.
 
     Attributes:
         us: median time of a step, from its begin on host and GPU to the end of its last event.
@@ -50,10 +50,10 @@ class Profile:
 
     Attributes:
         us: the time of all events that the tables cover.
-        step_source: what tells steps apart; None if nothing does.
+        step_source: the way in which steps were found; None if there are no steps.
         waits: the host code that the busiest GPU waited for, longest first.
-        fusions: what could be fused; of the mapping trace if there is one.
-        notes: what limits the profile.
+        fusions: operators that could be fused; those of the mapping trace if there is one.
+        notes: limits of the profile.
         found: the events that the tables cover, with category and site.
     """
 
@@ -115,7 +115,9 @@ def _covered(trace: Trace, steps: Steps, group: str | None) -> list[GpuEvent]:
     kept = [step for step in steps.steady if group in (step.group, step.name)]
     if not kept:
         names = ", ".join(steps.groups) or "none"
-        raise NoSuchStep(f"{trace.path} has no step {group!r}; it has {names}", "choose one of them, or leave it out")
+        raise NoSuchStep(
+            f"{trace.path} has no step {group!r}; it has {names}", "choose one of them, or leave --step out"
+        )
     return sorted((event for step in kept for event in step.events), key=lambda event: event.start_us)
 
 

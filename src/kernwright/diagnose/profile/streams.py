@@ -1,4 +1,4 @@
-"""Streams: which work of a GPU runs at the same time, and which work waits for which."""
+"""Streams: work of a GPU that runs at the same time, and work that waits for other work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROMPT_US = 10.0  # an event that starts this soon after another one ended was p
 
 
 class Streams:
-    """The events of all GPUs, to be asked what runs next to an event.
+    """The events of all GPUs, for questions about the work next to one event.
 
     Args:
         events: the events, by start.
@@ -30,11 +30,11 @@ class Streams:
         self._starts = {device: [event.start_us for event in found] for device, found in by_device.items()}
 
     def hidden_us(self, event: GpuEvent) -> float:
-        """Return for how long another stream of the same GPU worked during an event."""
+        """Return the time during an event in which another stream of the same GPU worked."""
         return self._shared[event.device].within(event.start_us, event.end_us)
 
     def follower(self, event: GpuEvent) -> Follower:
-        """Return what the next work of another stream did.
+        """Return the relation of the next work of another stream to an event.
 
         `waits`: it was launched before the event ended, and began right after that. `runs along`: it began during the
         event. `none`: neither, or there is no other stream.
@@ -58,7 +58,7 @@ class _Spans:
         self._before = [0.0, *accumulate(end - start for start, end in known)]
 
     def within(self, start: float, end: float) -> float:
-        """Return how much of the spans lies between two times."""
+        """Return the total time of the spans between two times."""
         return max(0.0, self._until(end) - self._until(start))
 
     def _until(self, time: float) -> float:

@@ -24,7 +24,7 @@ class TextTable:
 
     Attributes:
         numbers: the columns that are aligned to the right.
-        about: a line below the title; empty if there is nothing to say.
+        about: a line below the title, or "".
     """
 
     title: str

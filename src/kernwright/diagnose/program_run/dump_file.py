@@ -50,7 +50,7 @@ def with_dump(command: Sequence[str], usual: Path) -> tuple[list[str], DumpFile 
 
 
 def state_of(path: Path) -> FileState | None:
-    """Return what tells a file from the same file before it was written again, or None if there is none."""
+    """Return values that change when the file is written again; None if there is no file."""
     try:
         found = path.stat()
     except OSError:

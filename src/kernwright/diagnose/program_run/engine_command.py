@@ -25,7 +25,7 @@ _PINNED = ("--backend", "--perf-dump-path")
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """What a user changes about a preset's command."""
+    """A user's changes to the command of a preset."""
 
     torch_compile: bool = False
     transformer_path: str | None = None
@@ -102,7 +102,7 @@ def as_shell(words: Sequence[str], environment: Mapping[str, str]) -> str:
 
 
 def is_folder(named: str) -> bool:
-    """Return whether a name of weights is a folder here or by its form, not a model of the hub."""
+    """Return whether a name of weights means a folder: it exists or looks like a path. Other names are hub models."""
     return Path(named).expanduser().exists() or _HUB_ID.fullmatch(named) is None
 
 
@@ -117,7 +117,7 @@ class _Needs:
             self._lack(f"the command `{COMMAND}` is not on PATH", SGLANG_REMEDY)
 
     def model(self) -> str:
-        """Return the model. Note if its weights cannot be had."""
+        """Return the model. Note a problem if its weights are neither here nor downloadable."""
         named, options, table = self.named_model, self._options, self._preset.sglang
         if is_folder(named):
             return self.weights("--model-path", named)
@@ -125,11 +125,11 @@ class _Needs:
             if options.offline:
                 self._lack(f"--offline: {named} is not downloaded", "name its folder with --model-path")
             elif table is not None and table.gated and options.model_path is None and not token_source():
-                self._lack(f"{named} is gated, and there is no HF_TOKEN", TOKEN_REMEDY)
+                self._lack(f"{named} is a gated model, and no HF_TOKEN was found", TOKEN_REMEDY)
         return named
 
     def weights(self, option: str, named: str) -> str:
-        """Return a folder or a hub id. sglang would take a folder that does not exist for a hub id."""
+        """Return a folder or a hub id. A missing folder is a problem: sglang would read its name as a hub id."""
         if not is_folder(named):
             return named
         path = Path(named).expanduser().absolute()
@@ -154,7 +154,7 @@ class _Needs:
         return [f"--prompt-path={file.absolute()}", f"--output-file-name={output_name}"]
 
     def image(self) -> Path:
-        """Return the input image: the one that was given, or that of the preset, as sglang's own benchmark keeps it."""
+        """Return the input image: the given one, or the preset's, in the folder that sglang's own benchmark uses."""
         given, root = self._options.image_path, sglang_root()
         folders = [Path.cwd(), *([root / _ASSETS] if root is not None else [])]
         places = [given] if given is not None else [folder / str(self._preset.request.image) for folder in folders]

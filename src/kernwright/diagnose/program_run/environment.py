@@ -10,7 +10,7 @@ from kernwright.diagnose.doctor.hub import OFFLINE
 SYNCHRONISED = "SGLANG_DIFFUSION_SYNC_STAGE_PROFILING"  # otherwise a stage may hold the time of the one before it
 USUAL = {"FLASHINFER_DISABLE_VERSION_CHECK": "1", SYNCHRONISED: "1"}
 NO_DOWNLOADS = {OFFLINE: "1", "TRANSFORMERS_OFFLINE": "1"}
-AS_IT_COMES = {"PYTHONUNBUFFERED": "1"}  # Python holds output back if nobody sits at a terminal
+AS_IT_COMES = {"PYTHONUNBUFFERED": "1"}  # without a terminal, Python delays output
 ON = ("1", "true", "yes", "on")
 
 

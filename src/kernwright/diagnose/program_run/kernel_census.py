@@ -15,11 +15,11 @@ from kernwright.diagnose.trace.chrome import ChromeTrace
 
 _SUFFIXES = (".json", ".json.gz")
 _FOLDERS = ("SGLANG_DIFFUSION_TORCH_PROFILER_DIR", "SGLANG_TORCH_PROFILER_DIR")
-_USUAL = "logs"  # where sglang writes traces otherwise
+_USUAL = "logs"  # default folder of sglang's traces
 
 
 class KernelCensus:
-    """Expected kernels, and the place of the traces with what it held before the run.
+    """Expected kernels, and the place of the traces with the files that were there before the run.
 
     Args:
         expected: regular expressions, each of which must match the name of a kernel.
@@ -51,14 +51,14 @@ def census_of(
     """Return the census of a run, or None if nothing is expected.
 
     Raises:
-        KernwrightError: a pattern is wrong, or the program writes no trace as far as its command tells.
+        KernwrightError: a pattern is wrong, or the command names no trace.
     """
     for pattern in expected:
         try:
             re.compile(pattern)
         except re.error as error:
             raise KernwrightError(
-                f"--expect-kernel {pattern!r} is no regular expression: {error}", "escape special characters with \\"
+                f"--expect-kernel {pattern!r} is not a regular expression: {error}", "escape special characters with \\"
             ) from None
     if not expected:
         return None

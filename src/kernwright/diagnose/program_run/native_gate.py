@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from kernwright.core.errors import KernwrightError
 
 REMEDY = "its times are not those of the intended backend: fix what it names, and run again"
-WINDOW = 4096  # bytes of a line without an end that are kept; a sign that is spread wider is not found
-CONTEXT = 64  # bytes of the window that were searched before and only show what precedes a sign
+WINDOW = 4096  # bytes kept of an incomplete line; a sign that spans more bytes is not found
+CONTEXT = 64  # bytes of the window that were already searched; they show the text before a sign
 MOST_SHOWN = 300  # characters of a line
 _ESCAPE = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # colours and cursor
@@ -50,8 +50,8 @@ def _phrase(words: str) -> Sign:
 SGLANG_SIGNS = tuple(
     map(_phrase, ("Falling back to diffusers backend", "Using diffusers backend", "Loaded diffusers pipeline"))
 )
-# How Python prints our warning, and both as uncaught errors. A strict run raises CannotRun, which a program may catch
-# and log.
+# The texts of the warning, and of both classes as uncaught errors. A strict run raises CannotRun, and the program may
+# catch and log it.
 STRICT_SIGNS = (
     Sign(b"fallback: ", re.compile(rb"(?::\d+: |choice\.fallback\.)fallback: ")),
     Sign(b"cannotrun: ", re.compile(rb"cannotrun: ")),
@@ -72,7 +72,7 @@ class NativeGate:
         self._signs = tuple(signs)
         self._escape = b""  # the beginning of an escape sequence
         self._line = b""  # the end of the visible text, without its last line's end
-        self._searched = 0  # a sign that begins before this place was found or refused earlier
+        self._searched = 0  # position up to which signs have been searched
 
     def feed(self, piece: bytes) -> str | None:
         """Take the next piece of output. Return the line of the first sign, or None."""

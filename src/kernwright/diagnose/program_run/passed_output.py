@@ -10,7 +10,7 @@ from typing import IO
 from kernwright.diagnose.program_run.native_gate import NativeGate
 
 PIECE = 1 << 16  # bytes read at once: what a pipe holds
-SILENCE_S = 0.25  # after it, a line without an end counts as it is
+SILENCE_S = 0.25  # after this silence, an incomplete line is searched as it is
 
 
 class PassedOutput:
@@ -18,7 +18,7 @@ class PassedOutput:
 
     Attributes:
         is_open: False after the end of the stream.
-        is_read: False after the reader of our own stream has ended.
+        is_read: False after the reader of Kernwright's own output has ended.
     """
 
     def __init__(self, source: IO[bytes], target: int, gate: NativeGate) -> None:
@@ -49,12 +49,12 @@ class PassedOutput:
 
 
 def write_all(target: int, piece: bytes) -> bool:
-    """Write bytes to a file descriptor. Return False if nobody reads it any more."""
+    """Write bytes to a file descriptor. Return False if its reader has ended."""
     rest = memoryview(piece)
     while rest:
         try:
             rest = rest[os.write(target, rest) :]
-        except BlockingIOError:  # whoever started this process made the descriptor so
+        except BlockingIOError:  # the descriptor was made non-blocking before this process started
             select.select([], [target], [])
         except BrokenPipeError:
             return False

@@ -1,4 +1,4 @@
-"""Process tree: this process's descendants, also those whose parent has ended, and their end."""
+"""Process tree: all descendants of this process, also those whose parent has ended; find and collect them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def reap_orphans(spared: frozenset[int]) -> None:
     """Collect adopted processes that have ended.
 
     Args:
-        spared: children of this process that somebody else waits for.
+        spared: children that other code of this process waits for.
     """
     try:
         text = Path(f"/proc/self/task/{os.getpid()}/children").read_text()

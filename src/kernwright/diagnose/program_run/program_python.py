@@ -46,11 +46,11 @@ def program_python(command: Sequence[str], environment: Mapping[str, str]) -> st
 
 
 def program_libraries(command: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the versions of the libraries of a program's Python, or {} if it has none."""
+    """Return the versions of the libraries of a program's Python, or {} if the program does not run in Python."""
     python = program_python(command, environment)
     if python is None:
         return {}
-    if python == sys.executable:  # not resolved: a virtual environment is known by the path of its Python
+    if python == sys.executable:  # links are not resolved: the path of the link identifies a virtual environment
         return library_versions()
     try:
         done = subprocess.run(
@@ -63,6 +63,6 @@ def program_libraries(command: Sequence[str], environment: Mapping[str, str]) ->
 
 
 def folder_name(command: Sequence[str]) -> str:
-    """Return a program's name as a folder of perf dumps may have it."""
+    """Return a program's name in a form that is valid as a folder name."""
     name = re.sub(r"[^A-Za-z0-9._+-]+", "-", program_name(command)).strip("-.")
     return name or "program"

@@ -43,7 +43,7 @@ class RunRequest:
         variables: variables that the run needs; those of the user's environment come first.
         gpus: number of idle GPUs; None: as many as the command asks for, or one.
         workload, settings: what the run computes and how, for its provenance.
-        problems: what is missing here; the run is refused.
+        problems: what this machine lacks. If there is a problem, the run is refused.
         expected_kernels: regular expressions; the trace of the run must have a kernel of each.
         trace: where the program writes its trace; None: where sglang does.
     """
@@ -65,12 +65,12 @@ class RunRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOutcome:
-    """What a run left.
+    """The results of a run.
 
     Attributes:
         filed: the perf dump's file, or None.
-        problem: why there is no perf dump although the program succeeded, such as a kernel that it did not launch.
-        disturbances: who else used the run's GPUs when it ended.
+        problem: reason for a missing perf dump of a program that succeeded, such as a kernel that it did not launch.
+        disturbances: other processes on the run's GPUs when it ended.
     """
 
     ending: ProgramEnding

@@ -31,7 +31,7 @@ ENDING = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramEnding:
-    """How a program ended.
+    """The end of a program.
 
     Attributes:
         status: exit status, or minus the number of the signal that ended it.
@@ -69,7 +69,7 @@ class WatchedProgram:
         self._interrupted = 0
         self._left_running = 0
         self._ended_at: float | None = None
-        self._end_by: float | None = None  # the time when what still runs is asked to end, or killed
+        self._end_by: float | None = None  # when the processes that still run are asked to end, or killed
         self._is_asked = False
         for stream in (sys.stdout, sys.stderr):
             with suppress(ValueError, OSError):
@@ -98,7 +98,7 @@ class WatchedProgram:
             ) from None
 
     def watch(self) -> ProgramEnding:
-        """Pass the output on until the program has ended, and end what it left behind."""
+        """Pass the output on until the program has ended. Then end the processes that it left running."""
         listener = SignalListener(self._heard)
         try:
             self._follow(listener)
@@ -147,10 +147,10 @@ class WatchedProgram:
             if number == signal.SIGCHLD:
                 continue
             if self._interrupted:
-                self._end_by = time.monotonic()  # asked twice: do not wait any longer
+                self._end_by = time.monotonic()  # a second signal: do not wait any longer
                 self._is_asked = True
             self._interrupted = self._interrupted or number
-            if is_from_terminal:  # which has sent it to all of them
+            if is_from_terminal:  # the terminal has sent it to the program's processes, too
                 self._ask(None)
 
     def _is_over(self, is_busy: bool) -> bool:
@@ -164,7 +164,7 @@ class WatchedProgram:
         return not any(output.is_open for output in self._outputs) or not is_busy
 
     def _press(self) -> None:
-        """Ask what runs to end if it must, and kill it if it takes too long."""
+        """Ask the running processes to end when their time is over. Kill those that take too long."""
         now = time.monotonic()
         if not self._is_asked:
             if self._sign or self._interrupted:

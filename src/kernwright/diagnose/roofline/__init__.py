@@ -1,1 +1,1 @@
-"""What a GPU can do: the table of GPUs, occupancy, and the roofline."""
+"""Limits of a GPU: the table of GPUs, occupancy, and the roofline."""

@@ -1,7 +1,7 @@
-"""GPU models: the table of what each GPU can do, and the model with a given name.
+"""GPU models: the table of rates and limits of each GPU, and the lookup of a model by its name.
 
-`gpus.toml` is the one source of these numbers. A name that it does not have is answered with None: a guess would put a
-kernel at the wrong place of the roofline.
+`gpus.toml` is the one source of these numbers. For a name that the table does not have, the result is None: a guess
+would put a kernel at the wrong place of the roofline.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COPY_SHARE = 0.9  # share of the data sheet's bandwidth that a copy reaches, whe
 
 @dataclass(frozen=True, kw_only=True)
 class SmLimits:
-    """What fits on one SM of a compute capability, and what it can do per cycle."""
+    """The limits of one SM of a compute capability, and its rates per cycle."""
 
     capability: str
     warps: int
@@ -60,7 +60,7 @@ class GpuModel:
 
     @property
     def ceiling_source(self) -> str:
-        """Return where the memory ceiling comes from, for the reader of a figure that rests on it."""
+        """Return the source of the memory ceiling, to be shown next to figures that depend on it."""
         if self.copy_bandwidth:
             return f"copy measured on {self.title}"
         return f"{COPY_SHARE:.0%} of the data sheet's bandwidth of {self.title}"

@@ -21,7 +21,7 @@ OccupancyLimit = Literal["warps", "blocks", "registers", "shared memory"]
 
 @dataclass(frozen=True)
 class Occupancy:
-    """How many blocks fit on an SM, by resource."""
+    """The number of blocks that fit on an SM, by resource."""
 
     by_limit: dict[OccupancyLimit, int]
     warps_per_block: int
@@ -43,7 +43,7 @@ class Occupancy:
 
     @property
     def limits(self) -> list[OccupancyLimit]:
-        """Return what limits the number of blocks. Raising one of several limits alone changes nothing."""
+        """Return the resources that limit the number of blocks. If there are several, all of them must be raised."""
         return [limit for limit, blocks in self.by_limit.items() if blocks == self.blocks]
 
 

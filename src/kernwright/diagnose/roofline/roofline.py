@@ -1,4 +1,4 @@
-"""Roofline: where a kernel lies between the ceiling of memory and that of arithmetic."""
+"""Roofline: the place of a kernel under the ceilings of memory and of arithmetic."""
 
 from __future__ import annotations
 

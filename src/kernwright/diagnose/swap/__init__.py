@@ -4,5 +4,5 @@
 `candidate_function`, `output_check` and `argument_copies` are imported there with the first call of a replaced
 function. `swap`, `swap_report` and `swapped_run` run in Kernwright's process.
 
-The replacement runs in the program's own process, so nothing here is a verdict: that is the judge's work.
+The replacement runs in the program's own process, so nothing here is a verdict. Verdicts come from the judge.
 """

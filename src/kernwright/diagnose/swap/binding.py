@@ -11,7 +11,7 @@ from typing import Any
 
 from kernwright.core.errors import KernwrightError
 
-KEEPS = "_kernwright"  # begins the names that the generated function uses, which no parameter may have
+KEEPS = "_kernwright"  # prefix of the names in the generated function; no parameter may start with it
 PLAIN = (bool, int, float, str)
 
 
@@ -51,7 +51,8 @@ def _parameters_of(original: Callable[..., Any]) -> list[inspect.Parameter]:
         return list(inspect.signature(original).parameters.values())
     except (TypeError, ValueError):
         raise KernwrightError(
-            "the original's parameters cannot be told, because it is built in", "write an adapter: FILE.py:FUNCTION"
+            "the parameters of the original are unknown, because it is a built-in function",
+            "write an adapter: FILE.py:FUNCTION",
         ) from None
 
 
@@ -122,7 +123,8 @@ def _generated(
         exec(compile("\n".join(lines), "<swap>", "exec"), space)
     except SyntaxError as error:
         raise KernwrightError(
-            f"({arguments}) are no arguments: {error.msg}", "write name=expression, with the original's parameters"
+            f"({arguments}) is not a list of arguments: {error.msg}",
+            "write name=expression, with the original's parameters",
         ) from None
     return space["bound"]  # type: ignore[no-any-return]
 
@@ -168,7 +170,7 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def _refuse(name: str) -> None:
-    raise NotCovered(f"the op has no argument {name}, which the call gives")
+    raise NotCovered(f"the op has no argument {name}, which the call passes")
 
 
 def _readable(arguments: str) -> str:

@@ -1,4 +1,4 @@
-"""CandidateFunction: what runs instead of a function, as one callable that takes the op's arguments by name."""
+"""CandidateFunction: the replacement of a function, as one callable that takes the op's arguments by name."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from kernwright.core.errors import KernwrightError
 from kernwright.core.op import Op
 from kernwright.diagnose.swap.binding import NotCovered, bind
 
-# The kind of device whose tensors a language's code may touch: another one's would crash the program.
+# The kind of device for each language. Tensors of another device would crash the program.
 DEVICES = {"cpp": "cpu", "cuda": "cuda", "triton": "cuda", "cutedsl": "cuda"}
 
 
 def bound_function(original: Callable[..., Any], swap: Mapping[str, Any]) -> tuple[Callable[..., Any], str]:
-    """Return the function that runs instead of the original with its arguments, and how they are bound."""
+    """Return the function that replaces the original and takes its arguments, and the bound arguments in words."""
     if swap["source"] == "adapter":
         return _adapter(Path(swap["file"]), swap["function"]), "the original's arguments"
     op = _op(swap["op"], swap["definitions"])
@@ -104,7 +104,7 @@ class CandidateCall:
             if self._device is not None and tensor.device.type != self._device:
                 raise NotCovered(f"{name} is on {tensor.device.type}, and the candidate runs on {self._device}")
             if tensor.requires_grad and torch.is_grad_enabled():
-                raise NotCovered(f"{name} requires a gradient, which a candidate does not have")
+                raise NotCovered(f"{name} requires a gradient, which a candidate does not compute")
 
     def _outputs(self, tensors: Sequence[Tensor | None], scalars: Mapping[str, Any]) -> list[Tensor]:
         """Return new tensors for the outputs. The op's chain tells their shapes and dtypes, on the meta device."""

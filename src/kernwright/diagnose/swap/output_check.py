@@ -1,8 +1,8 @@
 """OutputCheck: the comparison of a candidate's results with the original's.
 
-The original itself rounds. Where it also runs in float64, that is the oracle, and the candidate's error may be at most
-`FACTOR` times the original's own one. Elsewhere the results must agree within a fixed number of units in the last
-place.
+The original itself rounds. If it also runs in float64, that result is the oracle, and the candidate's error may be at
+most `FACTOR` times the error of the original. Otherwise the results must agree within a fixed number of units in the
+last place.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kernwright.judge.numerics.expectations import MAX_SLACK, RMS_SLACK
 from kernwright.tasks.task import Tolerance
 
 FACTOR = EAGER_FACTOR * MAX_SLACK
-FALLBACK_ULPS = 8.0  # of the value, or of the tensor's RMS if that is larger
+FALLBACK_ULPS = 8.0  # ulp of the value, or of the tensor's RMS if that is larger
 ANY = Tolerance(atol=1e300, rtol=0.0)  # the fixed tolerance of a task, which a program does not have
 
 
@@ -30,7 +30,7 @@ class CheckFinding:
 
     problem: str = ""
     max_error: float = 0.0
-    own_error: float | None = None  # of the original, where there is an oracle
+    own_error: float | None = None  # error of the original, if there is an oracle
     against: str = "float64"
     output: str = ""
 

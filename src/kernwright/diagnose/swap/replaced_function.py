@@ -21,7 +21,7 @@ from kernwright.diagnose.swap.swap_log import SwapLog
 from kernwright.runtime.preference import preferring
 
 MOST_KNOWN = 4096  # signatures whose outcome is remembered
-MOST_FIRST_CHECKS = 256  # first calls of a signature that are compared; a number that always changes makes many
+MOST_FIRST_CHECKS = 256  # signatures whose first call is compared; a changing argument makes many of them
 DECLINED = (NotCovered, NotImplementedError, KernwrightError)  # errors that mean: this call is not covered
 RAISES = "it raises"
 CAPTURING = "it is the first call of its signature, inside a CUDA graph capture"
@@ -77,7 +77,7 @@ class ReplacedFunction:
         return self._run(key, args, kwargs, strict=True)
 
     def _warm_up(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the candidate on copies first, which loads its kernels outside the program's own time."""
+        """Run the candidate on copies to load its kernels, and then run the call. Note the time of the copies."""
         begin = _now()
         refusal, _ = self._attempt(copied((args, kwargs)))
         self._compared += 1
@@ -157,7 +157,7 @@ class ReplacedFunction:
         return expected
 
     def _attempt(self, call: tuple[tuple[Any, ...], dict[str, Any]]) -> tuple[str | None, Any]:
-        """Run the candidate on copies. Return why it does not cover the call, or None, and its result."""
+        """Run the candidate on copies. Return the reason why it does not cover the call, or None, and its result."""
         args, kwargs = call
         _inside.now = True
         try:
@@ -187,7 +187,7 @@ class ReplacedFunction:
         try:
             with torch.no_grad(), _same_random_numbers(wide), _without_autocast():
                 return self._original(*args, **kwargs)
-        except Exception:  # many functions demand a dtype: then the results are compared with each other
+        except Exception:  # many functions require a dtype: then the results are compared with each other
             return None
         finally:
             _inside.now = False
@@ -203,7 +203,7 @@ class ReplacedFunction:
 
 
 def _key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return what decides whether the candidate covers a call. It is computed in every call, so it must be fast."""
+    """Return the facts on which coverage of a call depends. They are computed in every call, so this must be fast."""
     facts: list[Any] = [torch.is_grad_enabled(), len(args), *kwargs]
     for value in (*args, *kwargs.values()) if kwargs else args:
         if type(value) is Tensor:
@@ -234,7 +234,7 @@ def _text(error: BaseException) -> str:
 
 
 def _uses_cuda() -> bool:
-    """Return whether the program uses CUDA. Asking CUDA itself would initialize it, which forbids to fork later."""
+    """Return whether the program uses CUDA, without initializing CUDA: after that, a program cannot fork."""
     return torch.cuda.is_initialized()  # type: ignore[no-untyped-call,no-any-return]
 
 
@@ -258,7 +258,7 @@ def _try_widened(call: Any) -> Any:
 
 
 def _same_random_numbers(call: Any) -> Any:
-    """Return a context after which the program draws the random numbers that it would have drawn without."""
+    """Return a context that restores the random number generators at its end."""
     devices = {tensor.device.index for tensor in tensors_in(call) if tensor.device.type == "cuda"}
     return torch.random.fork_rng(devices=sorted(devices))
 

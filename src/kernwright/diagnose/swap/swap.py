@@ -1,4 +1,4 @@
-"""Swap: a function of a program, and what runs instead of it: an op, a candidate folder, or an adapter."""
+"""Swap: a function of a program and its replacement: an op, a candidate folder, or an adapter."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _refuse_missing_function(file: Path, function: str) -> None:
 
 
 def _names_in(node: ast.stmt) -> list[str]:
-    """Return the names that a statement of a module may bind; `*` for names that cannot be told."""
+    """Return the names that a statement of a module may bind; `*` for names that are unknown."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return [node.name]
     if isinstance(node, ast.Assign | ast.AnnAssign):
@@ -108,7 +108,7 @@ def _refuse_bad_call(text: str, arguments: str) -> None:
     try:
         ast.parse(f"f({arguments})", mode="eval")
     except SyntaxError as error:
-        raise KernwrightError(f"--swap {text}: ({arguments}) is no list of arguments: {error.msg}", FORM) from None
+        raise KernwrightError(f"--swap {text}: ({arguments}) is not a list of arguments: {error.msg}", FORM) from None
 
 
 def _op(target: str, text: str, name: str, arguments: str | None) -> Swap:

@@ -1,4 +1,4 @@
-"""SwapLog: what one process of a program reports about its replaced functions, stored on disk as it comes.
+"""SwapLog: the report of one process about its replaced functions, written to disk at once.
 
 As in a capture, each process has a file of lines and a memory-mapped file of counters, so that a process that is killed
 leaves everything that it had counted.

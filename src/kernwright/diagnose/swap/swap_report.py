@@ -1,4 +1,4 @@
-"""SwapReport: what became of the replaced functions in one run of a program, over all of its processes."""
+"""SwapReport: the outcomes of all swaps in one run of a program, over all of its processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEVER_CALLED = "was found, but never called from Python: compiled code and repla
 
 @dataclass
 class SwapOutcome:
-    """What became of one swap."""
+    """The outcome of one swap."""
 
     swap: Swap
     binding: str = ""
@@ -37,7 +37,7 @@ class SwapOutcome:
 
     @property
     def failure(self) -> str | None:
-        """Why the run says nothing about the candidate; None if it ran and agreed."""
+        """The reason why the run is no result for the candidate; None if it ran and agreed."""
         if self.faults:
             return f"the swap has ended, and the original took over: {self.faults[0]}"
         if self.problems:
@@ -70,7 +70,7 @@ class SwapReport:
     """The outcomes of all swaps of a run."""
 
     outcomes: list[SwapOutcome]
-    extra_ms: float = 0.0  # that comparisons and the loading of candidates added to the run
+    extra_ms: float = 0.0  # time that comparisons and the loading of candidates added to the run
     processes: int = 0
 
     @property

@@ -34,7 +34,7 @@ FOLLOWER = "kernwright.diagnose.swap.follower:SwapFollower"
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramRun:
-    """One run: how the program ended, its perf dump and, if functions were replaced, what became of them."""
+    """One run: the end of the program, its perf dump and, if functions were replaced, the outcomes of the swaps."""
 
     ending: ProgramEnding
     dump: PerfDump
@@ -58,7 +58,7 @@ def run_program(
     Args:
         checks: whether a sample of calls is compared with the original.
         active: False for a run in which the functions are found, but not replaced.
-        ready: what is recorded about the machine.
+        ready: the facts about the machine that are recorded.
     """
     folder = Path(tempfile.mkdtemp(prefix="kernwright-swap-"))
     try:
@@ -132,7 +132,7 @@ def _wall_time(ending: ProgramEnding, report: SwapReport | None) -> PerfDump:
 
 
 def _described(dump: PerfDump, command: Sequence[str], report: SwapReport | None, ready: Preflight | None) -> PerfDump:
-    """Return the dump with the provenance of this run. What the program itself stated is kept."""
+    """Return the dump with the provenance of this run. Values that the program wrote itself are kept."""
     own = dump.kernwright or RunProvenance(
         preset=_folder_name(program_name(command)),
         workload={"program": shlex.join(command)},

@@ -55,20 +55,20 @@ class Argument:
 
     @property
     def is_number_without_value(self) -> bool:
-        """Whether it is a number whose value the trace does not have, such as 2.0 in `x * 2.0`."""
+        """True for a number whose value the trace does not have, such as 2.0 in `x * 2.0`."""
         return self.dtype is not None and not self.shape and not self.value
 
 
 @dataclass
 class ChainFunction:
-    """A function under construction: it runs each operator on tensors without data, and writes it down.
+    """A function under construction. It runs each operator on tensors without data, and writes it as source.
 
     Attributes:
         lines: the body.
         inputs: the tensors that come from outside, by parameter.
         scalars: the parameters that stand for numbers of unknown value.
         outputs: the variables that nothing in the function uses.
-        notes: what was guessed.
+        notes: guesses that the reader must check.
         twins: the inputs that have the shape of an earlier one.
     """
 
@@ -82,7 +82,7 @@ class ChainFunction:
     _used: set[str] = field(default_factory=set)
     _casts: set[str] = field(default_factory=set)  # results of casts, which a chain may use again
     _words: dict[str, str] = field(default_factory=dict)
-    _in_call: set[str] = field(default_factory=set)  # results that the present call does not use, or uses already
+    _in_call: set[str] = field(default_factory=set)  # results that the present call must not use, or already uses
 
     @classmethod
     def of(cls, calls: Sequence[OpCall], kept: Collection[str] = ()) -> ChainFunction:
@@ -92,7 +92,7 @@ class ChainFunction:
             kept: words of calls whose results are outputs, although the function uses them.
 
         Raises:
-            KernwrightError: if the trace has no shapes, or an operator is none of PyTorch's.
+            KernwrightError: if the trace has no shapes, or an operator does not belong to PyTorch.
         """
         found = cls()
         wanted: set[str] = set()
@@ -108,7 +108,7 @@ class ChainFunction:
 
     def _add(self, call: OpCall) -> str:
         arguments = arguments_of(call)
-        # A norm of a norm occurs nowhere: two in a row are those of queries and keys.
+        # Two norms in a row belong to queries and keys: no model takes the norm of a norm.
         self._in_call = {name for name, word in self._words.items() if word == call.word and word in NORMS}
         name = call.op.name if call.op else ""
         if call.word in _CASTS:
@@ -207,7 +207,7 @@ class ChainFunction:
         return parameter, value
 
     def _earlier(self, shape: list[int], dtype: torch.dtype | None) -> str | None:
-        """Return the last result of this size and dtype that nothing has used, else a cast, which may be used again."""
+        """Return the last unused result of this size and dtype, else the result of a cast, which may be used again."""
         elements = torch.Size(shape).numel()
         fitting = [
             name
@@ -251,7 +251,7 @@ def _packet(name: str) -> Any:
         found = getattr(library, each, None)
         if found is not None:
             return found
-    raise KernwrightError(f"{name} is no operator of PyTorch", CAPTURE_IT)
+    raise KernwrightError(f"{name} is not an operator of PyTorch", CAPTURE_IT)
 
 
 def _overload(name: str, arguments: Sequence[Argument]) -> Any:

@@ -78,7 +78,7 @@ def draft_op_of(hotspot: Hotspot, trace: Path, name: str | None) -> HotspotOp:
     """Draft the op of a hotspot.
 
     Raises:
-        KernwrightError: if the trace has no operators or shapes of it.
+        KernwrightError: if the trace lacks its operators or shapes.
     """
     works = [work for work in hotspot.works if work.calls]
     if not works:

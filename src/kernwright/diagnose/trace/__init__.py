@@ -1,1 +1,1 @@
-"""Traces of torch.profiler: reading them, and which host code launched which kernel."""
+"""Traces of torch.profiler: kernels, copies and fills, each with the host code that launched it."""

@@ -85,7 +85,7 @@ class ChromeTrace:
             else:
                 self.header[key] = text.value(self.events_read)
         if not found:
-            raise TraceError(f"{self.path} is JSON without a list of `traceEvents`, and so not a trace", RECORD_ONE)
+            raise TraceError(f"{self.path} is not a trace: the JSON has no list of `traceEvents`", RECORD_ONE)
 
     def _array(self, text: _Text, may_end_open: bool) -> Iterator[Event]:
         while True:
@@ -145,7 +145,7 @@ class _Text:
             except RecursionError:
                 raise self.malformed(events_read) from None
             else:
-                if end < len(self._text) or self._ended:  # a number may go on in the next chunk
+                if end < len(self._text) or self._ended:  # a number may continue in the next chunk
                     self._position = end
                     return cast("object", value)
             if self._ended:

@@ -66,7 +66,7 @@ class _Node:
 
 @dataclass(frozen=True)
 class HostStack:
-    """What was open on a thread at one time, from the outermost to the innermost."""
+    """The ranges that were open on a thread at one time, from the outermost to the innermost."""
 
     thread: HostThread
     node: _Node | None
@@ -195,7 +195,7 @@ class HostThread:
                 following += 1
             while stack and stack[-1][0] < time:
                 stack.pop()
-            # Ranges of a thread nest, but clocks are rounded: one that ended before the time may lie below another.
+            # Ranges of a thread nest, but clocks are rounded: a range that has ended may lie below one that is open.
             del nodes[len(stack) :]
             while len(nodes) < len(stack):
                 nodes.append(_Node(stack[len(nodes)][1], nodes[-1] if nodes else None))

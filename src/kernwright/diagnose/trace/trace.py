@@ -86,8 +86,8 @@ class Trace:
         launches: all calls that put work on a GPU, by start; also those whose kernels the trace lacks.
         annotations: ranges that the program named, on the host, by start.
         threads: the host threads, with everything that they ran.
-        gpu_annotations: the same ranges as the GPU's work in them, by start. A range that used several streams has
-            one for each.
+        gpu_annotations: the same ranges on the GPU's timeline, by start. A range that used several streams has one
+            entry for each stream.
         header: the trace's other top-level values, such as `deviceProperties`.
     """
 

@@ -1,1 +1,1 @@
-"""The page of a trace: where the time of a step goes, what would remove it, and how certain that is."""
+"""The page of a trace: the time of a step, the fast paths that would remove it, and their confidence."""

@@ -31,7 +31,7 @@ class HotspotRow:
 
     Attributes:
         saved_share: the expected saving as a part of all GPU time.
-        basis: what the confidence rests on.
+        basis: the reason for the confidence.
     """
 
     hotspot: Hotspot
@@ -144,7 +144,7 @@ def _ms(us: float) -> str:
 
 
 def _shown(value: object) -> object:
-    """Return a value as the page shows it, before it is escaped."""
+    """Return a value as text for the page, not escaped yet."""
     return value if isinstance(value, Markup) else plain(value, newlines=True)
 
 

@@ -1,6 +1,6 @@
 """Plots of the page of a trace, drawn as inline SVG: the time of each kind of step, and the timeline of one step.
 
-Colours are those of the page's style sheet. Shapes tell nothing: every box has its words, for a pointer and a reader.
+Colours come from the page's style sheet. Every box has a text, for the pointer and for screen readers.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def timeline_plot(timeline: Timeline, key: str, narrow: bool = False) -> Markup:
 
 
 def gap_words(gap: Gap) -> str:
-    """Say how long a gap is, and what ended it."""
+    """Return the length of a gap and the event that ended it, in words."""
     launch = gap.next.launch
     op = launch.stack.outermost_op if launch else None
     by = f", launched by {op.name}" if op else ""
@@ -123,7 +123,7 @@ def _axis(duration: float, scale: float, top: float, narrow: bool) -> Iterator[M
 
 
 def _tick_step(duration: float, most: int) -> float:
-    """Return the smallest of 1, 2, 5 times a power of ten that needs at most so many ticks."""
+    """Return the smallest step with at most so many ticks: 1, 2 or 5 times a power of ten."""
     least = max(duration, 1e-3) / most
     power = 10.0 ** math.floor(math.log10(least))
     return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least)

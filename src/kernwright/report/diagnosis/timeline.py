@@ -1,4 +1,4 @@
-"""Timeline: one step of a trace, with what each stream did in each moment."""
+"""Timeline: one step of a trace, with the work of each stream at each moment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernwright.diagnose.trace.trace import GpuEvent
 
 MOST_LANES = 6
 MOST_GROUPS = 4
-LEAST_COLUMNS = 4  # an event that is at least this wide is drawn by itself
+LEAST_COLUMNS = 4  # an event of at least so many columns is drawn by itself
 LEAST_FILLED = 0.5  # share of a column that work must fill to be drawn
 
 
@@ -42,8 +42,8 @@ class Timeline:
     """One step.
 
     Attributes:
-        count: how many steps of its group the trace has, without warm-up.
-        gaps: times in which the step's busiest GPU did nothing.
+        count: number of steps of its group in the trace, without warm-up.
+        gaps: times in which the step's busiest GPU was idle.
     """
 
     name: str
@@ -83,9 +83,9 @@ def timeline_of(step: Step, count: int, categories: Mapping[int, Category], colu
     """Return the timeline of a step.
 
     Args:
-        count: how many steps of its group there are.
+        count: number of steps of its group.
         categories: the category of each event by its id.
-        columns: how many moments can be told apart.
+        columns: number of moments that can be distinguished.
     """
     streams: dict[tuple[int, int], list[GpuEvent]] = {}
     for event in sorted(step.events, key=lambda event: event.start_us):

@@ -1,1 +1,1 @@
-"""What bounds a kernel: the rules, and the counters that they rest on."""
+"""Bounds of a kernel: the rules that find them, and the counters that the rules use."""

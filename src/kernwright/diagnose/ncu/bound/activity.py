@@ -1,4 +1,4 @@
-"""Activity: how much of a kernel's time its SMs had work, and whether launch, a small grid or the tail cost the rest.
+"""Activity: the share of a kernel's time in which its SMs had work, and the cause of the rest: launch, grid or tail.
 
 The share of time in which an average SM has work is the product of two factors. `started` is that share for the busiest
 SM; the rest is the start and the end of the kernel. `balance` is the average SM's time over the busiest one's; the rest
@@ -39,7 +39,7 @@ class Activity:
 
 
 def activity_of(kernel: ProfiledKernel) -> Activity:
-    """Return how much of the time the SMs had work. Without the busiest SM's counter, the grid gives the balance."""
+    """Return the activity of the SMs. Without the busiest SM's counter, the grid gives the balance."""
     elapsed, busy, busiest = (kernel.value(name) for name in (ELAPSED, SM_BUSY, BUSIEST))
     used = tuple(kernel.counters[name] for name in (ELAPSED, SM_BUSY, BUSIEST) if name in kernel.counters)
     if not elapsed or busy is None:
@@ -52,7 +52,7 @@ def activity_of(kernel: ProfiledKernel) -> Activity:
 
 
 def waves_of(kernel: ProfiledKernel) -> float | None:
-    """Return how often the grid fills the GPU. It is computed where possible, because reports round it."""
+    """Return how many times the grid fills the GPU. It is computed where possible, because reports round it."""
     grid, sms, per_sm = kernel.value(GRID), kernel.value(SMS), blocks_per_sm(kernel)
     if grid and sms and per_sm:
         return grid / (sms * per_sm)

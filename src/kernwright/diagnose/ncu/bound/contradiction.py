@@ -1,4 +1,4 @@
-"""Contradictions: counters of one launch that cannot all be true. A diagnosis does not rest on them."""
+"""Contradictions: counters of one launch that cannot all be true. A diagnosis does not use them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PERCENTAGES = (
 
 @dataclass(frozen=True)
 class Contradiction:
-    """What is wrong, and the metrics that cannot be used because of it."""
+    """One contradiction in words, and the metrics that cannot be used because of it."""
 
     what: str
     metrics: tuple[str, ...]
@@ -64,7 +64,7 @@ def _impossible_values(kernel: ProfiledKernel) -> Iterator[Contradiction]:
     for metric in _PERCENTAGES:
         counter = kernel.counters.get(metric)
         if counter and not 0 <= counter.value <= MOST_PERCENT:
-            yield Contradiction(f"{counter} is no share of a peak", (metric,))
+            yield Contradiction(f"{counter} cannot be a share of a peak", (metric,))
     duration = kernel.counters.get(DURATION)
     if duration and duration.value <= 0:
         yield Contradiction(f"{duration}: the kernel took no time", (DURATION,))
@@ -84,7 +84,7 @@ def _memory(kernel: ProfiledKernel, gpu: ProfiledGpu | None) -> Iterator[Contrad
 
 
 def _pairs(kernel: ProfiledKernel) -> Iterator[Contradiction]:
-    """Compare counters of which the first can never be larger than the second."""
+    """Compare pairs of counters. The first of a pair can never be larger than the second."""
     for small, large, slack in ((ACHIEVED, THEORETICAL, 5.0), (ELIGIBLE, ACTIVE_WARPS, 0.1), (SM_BUSY, ELAPSED, None)):
         first, second = kernel.counters.get(small), kernel.counters.get(large)
         if first and second and first.value > second.value + (slack if slack is not None else second.value * TOLERANCE):

@@ -1,4 +1,4 @@
-"""Diagnosis: what bounds a kernel, the counters that show it, and what cannot be told.
+"""Diagnosis: the bounds of a kernel, the counters that show them, and what is unknown.
 
 The rules come from how the hardware works:
 
@@ -9,7 +9,7 @@ The rules come from how the hardware works:
   are nearly as busy (within 15 points), it is the one that warps queue for: when a scheduler has more than one ready
   warp on average, warps wait for their turn to issue, and not for data.
 - If nothing is at 60 %, warps wait for latencies. More warps would hide them, so that what limits their number is the
-  bound: registers, or another limit of occupancy. If half of the warps that an SM holds are there already, the bound is
+  bound: registers, or another limit of occupancy. If an SM already has half of the warps that it can hold, the bound is
   the latency itself.
 """
 
@@ -64,14 +64,14 @@ NEAR = 0.15
 LEAST_ACTIVITY = 0.8
 HALF = 0.5
 SPILLING = 10.0  # percent of the requests to the L1 cache that spilled registers cause
-LOPSIDED = 0.6  # achieved over theoretical occupancy
+LOW_ACHIEVED = 0.6  # achieved divided by theoretical occupancy; below it, warps end early
 HOST_LAUNCH_S = 5.8e-6  # a call of an op in C++, back to back, measured on an H200's host
-EXCESSIVE = 0.25  # share of the sectors that hold no byte that was asked for
+EXCESSIVE = 0.25  # share of the sectors that hold no requested byte
 
 
 @dataclass(frozen=True)
 class KernelBound:
-    """One thing that bounds a kernel, in words, with the counters that show it."""
+    """One bound of a kernel, in words, with the counters that show it."""
 
     name: BoundName
     what: str
@@ -83,19 +83,19 @@ class KernelBound:
 
     @property
     def helps(self) -> tuple[str, ...]:
-        """Return what usually helps against this bound."""
+        """Return the remedies that usually help against this bound."""
         return tuple(_texts()[self.name]["helps"])
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelDiagnosis:
-    """What bounds one launch.
+    """The bounds of one launch.
 
     Attributes:
-        main: what bounds it most, or None if the counters do not tell.
-        others: what comes close, or comes next.
+        main: the most important bound, or None if the counters do not show it.
+        others: further bounds, the next important one first.
         observations: facts that a remedy needs, such as access that is not coalesced.
-        unknown: what cannot be told, and which counters are missing.
+        unknown: questions without an answer, with the counters that are missing.
         contradictions: counters that were not used because they cannot all be true.
     """
 
@@ -111,7 +111,7 @@ class KernelDiagnosis:
 def diagnose(
     kernel: ProfiledKernel, report: Sequence[ProfiledKernel] = (), named: GpuModel | None = None
 ) -> KernelDiagnosis:
-    """Return what bounds a kernel.
+    """Return the bounds of a kernel.
 
     Args:
         report: all kernels of its report, which may tell the GPU.
@@ -156,8 +156,8 @@ class _Case:
     def is_certain(self) -> bool:
         """Return whether the counters suffice to name a bound.
 
-        That nothing is busy can only be said if memory and issue are known. A resource at its ceiling, or SMs without
-        work, need no other counter.
+        The counters of memory and issue are needed to know that nothing is busy. A resource at its ceiling, or SMs
+        without work, need no other counter.
         """
         if self._may_be_memory():
             return False
@@ -207,7 +207,7 @@ class _Case:
         return (rate + self.gpu.l2_bytes / duration) / self.gpu.memory_ceiling >= BUSY
 
     def _idle_bound(self) -> KernelBound | None:
-        """Return why SMs are without work for a part of the time, or None if they are not, or it is not known."""
+        """Return the reason why SMs have no work for a part of the time; None if there is none or it is unknown."""
         active, grid, sms = self.active, self.kernel.value(GRID), self.kernel.value(SMS)
         if active.whole is None:
             return self._idle_by_grid()
@@ -225,7 +225,7 @@ class _Case:
         return KernelBound(name, f"the average SM works {active.balance:.0%} as long as the busiest one", counters)
 
     def _idle_by_grid(self) -> KernelBound | None:
-        """Judge by the grid alone, where the counters of busy SMs are missing."""
+        """Judge by the grid alone. This is for reports without the counters of busy SMs."""
         grid, sms, balance = self.kernel.value(GRID), self.kernel.value(SMS), self.active.balance
         counters = self._used(GRID, SMS, WAVES)
         if grid is not None and sms is not None and grid < LEAST_ACTIVITY * sms:
@@ -237,7 +237,7 @@ class _Case:
         return self._thin_grid()
 
     def _thin_grid(self) -> KernelBound | None:
-        """Return an underfill if all SMs have a block and few warps, because the grid has no more, and wait."""
+        """Return an underfill if all SMs have a block, but the grid is so small that they have few warps and wait."""
         waves, warps, most = waves_of(self.kernel), resident_warps(self.kernel), self._warps_that_fit()
         if waves is None or waves >= HALF or warps is None or most is None or self._busy():
             return None
@@ -247,7 +247,7 @@ class _Case:
         return KernelBound("underfill", what, self._used(WAVES, GRID, SMS, ACHIEVED, THEORETICAL))
 
     def _thin_wave(self) -> KernelBound | None:
-        """Return a tail in which every SM has work, but few blocks: the last wave is small, and so is the occupancy."""
+        """Return a tail if the last wave is small: every SM has work, but few blocks, and the occupancy is low."""
         waves, reached, most = waves_of(self.kernel), self.kernel.value(ACHIEVED), self.kernel.value(THEORETICAL)
         if waves is None or waves <= 1 or reached is None or not most or reached >= LEAST_ACTIVITY * most:
             return None
@@ -263,7 +263,7 @@ class _Case:
         return share / 100 * (most or 64.0) if share is not None else None
 
     def _short_bound(self) -> KernelBound | None:
-        """Return that the kernel takes less time than its launch from Python."""
+        """Return a launch bound if the kernel takes less time than its launch."""
         duration = self.kernel.value(DURATION)
         if duration is None or duration >= HOST_LAUNCH_S:
             return None
@@ -271,7 +271,7 @@ class _Case:
         return KernelBound("launch", "the host needs longer to launch it", (*self._used(DURATION), launch))
 
     def _waiting_bound(self) -> KernelBound:
-        """Return why warps wait although nothing is busy."""
+        """Return the bound of a kernel whose warps wait although no resource is busy."""
         stall = main_stall(self.stalls)
         waits = (stall_counter(*stall),) if stall else ()
         spills = self.kernel.value(SPILL_SHARE)
@@ -285,7 +285,7 @@ class _Case:
             what = f"at most {most:.0f} % of an SM's warps fit" + (f", limited by {_words(lowest)}" if lowest else "")
             used = self._used(THEORETICAL, ACHIEVED, *lowest, *([REGISTERS] if name == "registers" else []))
             return KernelBound(name, what, (*used, *waits))
-        if most is not None and reached is not None and reached < LOPSIDED * most:
+        if most is not None and reached is not None and reached < LOW_ACHIEVED * most:
             what = f"{reached:.0f} % of an SM's warps are there on average, and {most:.0f} % would fit"
             return KernelBound("occupancy", what, (*self._used(ACHIEVED, THEORETICAL, WAVES), *waits))
         busiest = self.resources[0]
@@ -306,7 +306,7 @@ class _Case:
         return found
 
     def unknown(self) -> list[str]:
-        """Return what cannot be told, with the section of ncu that has the missing counters."""
+        """Return the questions without an answer, each with the section of ncu that has the missing counters."""
         found = []
         if "bandwidth" not in self.known:
             found.append("whether memory bounds it: no usable dram__ counters (section MemoryWorkloadAnalysis)")

@@ -29,7 +29,7 @@ class Flops:
 
 
 def flops_of(kernel: ProfiledKernel) -> Flops | None:
-    """Return the FLOPs per second, or None if the report does not tell them."""
+    """Return the FLOPs per second, or None if the report lacks the counters."""
     clock = kernel.value(_CYCLES)
     rates = {name: kernel.value(_INSTRUCTION.format(name)) for name in _FLOPS}
     tensor = _tensor_flops(kernel)
@@ -39,7 +39,7 @@ def flops_of(kernel: ProfiledKernel) -> Flops | None:
 
 
 def _tensor_flops(kernel: ProfiledKernel) -> float | None:
-    """Return the FLOPs per second of the matrix units. None if they work and their FLOPs are not counted."""
+    """Return the FLOPs per second of the matrix units. None if they are busy and their FLOPs are not counted."""
     totals: dict[str, float] = {}
     for name, counter in kernel.counters.items():
         if match := _TENSOR.fullmatch(name):  # dense and sparse rates of one type count the same products

@@ -1,4 +1,4 @@
-"""ProfiledGpu: what the GPU of a report can do, from the table of GPUs or from the report itself."""
+"""ProfiledGpu: the ceilings of the GPU of a report, from the table of GPUs or from the report itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ProfiledGpu:
 
 
 def gpu_of(kernel: ProfiledKernel, report: Sequence[ProfiledKernel], named: GpuModel | None) -> ProfiledGpu | None:
-    """Return the GPU of a kernel, or None if the report does not tell it.
+    """Return the GPU of a kernel, or None if the report does not identify it.
 
     Args:
         report: all kernels of the report; another kernel may have the counters that identify the GPU.

@@ -50,10 +50,10 @@ PIPES = {
 
 @dataclass(frozen=True)
 class Resource:
-    """How busy one resource is.
+    """The use of one resource.
 
     Attributes:
-        name: the bound that it is if it is busiest.
+        name: the name of the bound if this resource is the busiest one.
         share: how close it is to its ceiling while the SMs have work, 0 to 1.
         of_time: the same over the whole duration, start, end and idle SMs included.
         queued: whether warps wait for it, or None if the counters do not say so.
@@ -226,7 +226,7 @@ def _issue(kernel: ProfiledKernel, active: Activity) -> Resource | None:
 
 
 def _pipe(kernel: ProfiledKernel, active: Activity, stalls: dict[str, float]) -> Resource | None:
-    """Return the busiest math pipe. The page of details has only the busiest part of the SM, which may be the issue."""
+    """Return the busiest math pipe. The page of details names only the busiest part of the SM, maybe the issue."""
     shares = {name: counter.value for name, counter in kernel.counters.items() if _PIPE.fullmatch(name)}
     waiting = stall_share(stalls, PIPE_STALLS)
     queued = None if waiting is None else waiting >= QUEUED_SHARE
@@ -250,7 +250,7 @@ def _pipe(kernel: ProfiledKernel, active: Activity, stalls: dict[str, float]) ->
 def _unnamed_pipe(kernel: ProfiledKernel, active: Activity, queued: bool | None) -> Resource | None:
     share, issue = kernel.value(COMPUTE_SHARE), kernel.value(ISSUE_ELAPSED)
     if share is None or issue is None or share <= issue + 1:
-        return None  # the issue is the busiest part, or it cannot be told apart from a pipe
+        return None  # the issue is the busiest part, or cannot be distinguished from a pipe
     reached = min(1.0, share / 100 / (active.whole or 1.0))
     return Resource(
         name="compute",

@@ -1,4 +1,4 @@
-"""Stalls: what the warps of a kernel wait for, as shares of their time."""
+"""Stalls: the reasons for which the warps of a kernel wait, as shares of their time."""
 
 from __future__ import annotations
 

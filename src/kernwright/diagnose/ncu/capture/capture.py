@@ -40,11 +40,11 @@ class CaptureInterrupted(KernwrightError):
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureRequest:
-    """What to profile.
+    """The program and the launches to profile.
 
     Attributes:
         kernel: regular expression for names of kernels, with template arguments; None: all kernels.
-        skip: launches of these kernels that are left out first.
+        skip: number of launches of these kernels to leave out first.
         count: most launches that are profiled; None: all.
         marked_only: profile only between cudaProfilerStart and cudaProfilerStop of the program.
         ends_early: end the program when the launches are profiled.

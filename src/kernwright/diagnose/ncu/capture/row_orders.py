@@ -1,4 +1,4 @@
-"""RowOrders: what the program that ncu profiles shall call, for one row of a task and one side."""
+"""RowOrders: the calls that the profiled program makes, for one row of a task and one side."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
 
 PROGRAM = "kernwright.diagnose.ncu.capture.row_program"
-CALLS = 1  # profiled; kernels are replayed, so that one launch has all counters
-WARM_UP = 3  # calls before, which build, compile and tune
+CALLS = 1  # profiled calls; ncu replays each kernel, so one call gives all counters
+WARM_UP = 3  # calls before the profiled ones; they build, compile and tune
 
 
 class RowOrders(BaseModel):
-    """What the program does."""
+    """The calls that the profiled program makes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -74,7 +74,7 @@ def _side(task: Task, row: Workload, side: str, folder: Path, device: str) -> tu
 
 
 def is_baseline(task: Task, side: str) -> bool:
-    """Return whether a name is one of a baseline, and not the folder of a candidate."""
+    """Return whether a name means a baseline, and not the folder of a candidate."""
     return not Path(side, "candidate.toml").is_file()
 
 

@@ -1,4 +1,4 @@
-"""Target: what `kernwright ncu` profiles, as requests: rows of a task, a preset, or any program."""
+"""Target: the rows of a task, the preset or the program that `kernwright ncu` profiles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_LAUNCHES = 10  # of a program or preset, unless the user says otherwise: ea
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureOptions:
-    """What the user asked for, the same for every kind of target."""
+    """The user's options, which are the same for every kind of target."""
 
     kernel: str | None = None
     skip: int = 0
@@ -85,7 +85,7 @@ def capture_preset(name: str, options: CaptureOptions, tell: Callable[[str], Non
 
 
 def capture_program(program: Sequence[str], options: CaptureOptions, tell: Callable[[str], None]) -> CapturedReport:
-    """Profile kernels of any program. It keeps the GPUs that it would choose itself, and runs to its end."""
+    """Profile kernels of any program. No GPU is chosen for it, and it runs to its end."""
     _need_limit("a program", options)
     machine = _machine(None, tell)
     report = report_path(options.label, tail_of(program))
@@ -101,7 +101,7 @@ def _machine(gpus: int | None, tell: Callable[[str], None]) -> Preflight:
     machine = preflight(gpus, needs=("ncu",), allow_busy=gpus is None)
     counters = machine.report.finding("counters")
     if counters.status != "ok":
-        tell(f"counters: {counters.found}: {counters.cause}; trying all the same")
+        tell(f"counters: {counters.found}: {counters.cause}; ncu tries to read them anyway")
     return machine
 
 
@@ -142,4 +142,4 @@ def kind_of(target: str) -> str:
         raise KernwrightError(f"{target!r} is a file, and no task and no preset", f"stored reports: --report {target}")
     known = [*list_tasks(), *presets]
     otherwise = "name a task or a preset, or write a program after --: kernwright ncu --kernel REGEX -- python x.py"
-    raise KernwrightError(f"{target!r} is no task and no preset", did_you_mean(target, known, otherwise))
+    raise KernwrightError(f"{target!r} is neither a task nor a preset", did_you_mean(target, known, otherwise))

@@ -37,7 +37,7 @@ def read_csv_report(path: Path, text: str) -> list[ProfiledKernel]:
     """Return the kernels of a CSV report, in its order.
 
     Raises:
-        BadFile: the text is no such report, is cut off, or has none of the counters that are needed.
+        BadFile: the text is not such a report, is cut off, or has none of the counters that are needed.
     """
     if not text.strip():
         raise BadFile(path, "", "the file is empty", EXPORT)
@@ -86,7 +86,7 @@ def _find_header(path: Path, physical: Sequence[str]) -> tuple[int, str]:
         raise BadFile(path, "", f"holds no kernels; ncu said: {said.strip()[:300]}", "capture again")
     if any('"Source"' in line or "Address,Source" in line for line in physical[:50]):
         raise BadFile(path, "", "is the page of source code, which has no counters of the launch", EXPORT)
-    raise BadFile(path, "", 'has no table with a column "Kernel Name": it is no report of Nsight Compute', EXPORT)
+    raise BadFile(path, "", 'is not a report of Nsight Compute: no table has a column "Kernel Name"', EXPORT)
 
 
 def _without_log(lines: Sequence[str]) -> Iterator[str]:
@@ -107,7 +107,7 @@ def _page_of(path: Path, header: Sequence[str]) -> str:
 
 
 def _check_complete(path: Path, text: str, header: Sequence[str], lines: list[_Line]) -> None:
-    """Remove what is no line of the table, such as output of the profiled program. Refuse a line that is cut off.
+    """Remove lines that are not part of the table, such as output of the profiled program. Refuse an incomplete line.
 
     On the page of details a line of a counter ends after its value, and only a line of a rule has all columns.
     """

@@ -47,7 +47,7 @@ SHARED_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
 SECTORS_EXCESSIVE = "derived__memory_l2_theoretical_sectors_global_excessive"
 SECTORS = "memory_l2_theoretical_sectors_global"
 
-# Labels of the page of details, lower case. Several labels of one metric are those of older versions.
+# Labels of the page of details, lower case. If a metric has several labels, some are those of older versions.
 LABELS: dict[str, str] = {
     "duration": DURATION,
     "elapsed cycles": ELAPSED,
@@ -108,11 +108,11 @@ KNOWN = frozenset({*LABELS.values(), *_BY_UNIT.values()})
 
 
 def metric_of(label: str, unit: str) -> str:
-    """Return the metric behind a label of the page of details. A label that is a metric's own name stays."""
+    """Return the metric that a label of the page of details stands for. A metric's own name is returned as it is."""
     key = label.strip().lower()
     return _BY_UNIT.get((key, unit)) or LABELS.get(key) or OLDER_NAMES.get(label) or label
 
 
 def current_name(metric: str) -> str:
-    """Return the name by which a metric is known here. It differs for metrics of older versions."""
+    """Return the name that Kernwright uses for a metric. It differs for metrics of older versions."""
     return OLDER_NAMES.get(metric, metric)

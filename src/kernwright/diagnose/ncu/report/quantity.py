@@ -28,7 +28,7 @@ class MixedSeparators(ValueError):
 
 @dataclass(frozen=True)
 class Notation:
-    """How a file writes numbers. All of a file's numbers follow one locale."""
+    """The separators of a file's numbers. All numbers of a file follow one locale."""
 
     decimal: str = "."
 
@@ -49,9 +49,9 @@ class Notation:
 def notation_of(cells: Iterable[str]) -> Notation:
     """Return the notation that fits all numbers among the cells.
 
-    A character that comes last of two kinds is the decimal point, and so is one that is not followed by exactly three
-    digits. One that comes several times separates thousands. "1,234" alone is no evidence; without any, the decimal
-    point is a full stop.
+    If a number has two kinds of separators, the last one is the decimal point. A separator that is not followed by
+    exactly three digits is the decimal point, too. A separator that occurs several times separates thousands. "1,234"
+    alone is no evidence. Without evidence, the decimal point is a full stop.
 
     Raises:
         MixedSeparators: the numbers do not follow one locale.

@@ -29,7 +29,7 @@ def read_report(path: Path) -> list[ProfiledKernel]:
     """Return the kernels of a report.
 
     Raises:
-        KernwrightError: the file cannot be read, is no report, or needs a tool that is not installed.
+        KernwrightError: the file cannot be read, is not a report, or needs a tool that is not installed.
     """
     data = _bytes_of(path)
     if not data:
@@ -37,7 +37,7 @@ def read_report(path: Path) -> list[ProfiledKernel]:
     if data.startswith(MAGIC):
         return _binary(path)
     if path.name.endswith(BINARY):
-        raise BadFile(path, "", "is no report of Nsight Compute, in spite of its name", "capture again")
+        raise BadFile(path, "", "has the name of a report, but is not one of Nsight Compute", "capture again")
     if b"\0" in data[:4096] and data[:2] not in _MARKS:
         raise BadFile(path, "", "is a binary file of an unknown kind", EXPORT)
     encoding = next((name for mark, name in _MARKS.items() if data.startswith(mark)), "utf-8")
