@@ -35,6 +35,8 @@ _INDUCTOR = re.compile(r"^triton_(?P<kind>[a-z]{2,4})_fused_(?P<ops>.*?)(_\d+)?$
 _FUSED: tuple[tuple[Category, re.Pattern[str]], ...] = (
     ("GEMM", re.compile(r"(?<![a-z])(mm|addmm|bmm|convolution)(?![a-z])")),
     ("rope", re.compile(r"rope|rotary|view_as_complex|(neg_.*(stack|cat)|(stack|cat)_.*neg)|(cos_.*sin)")),
+    # A sum and a difference of products, which are joined or written into slices.
+    ("rope", re.compile(r"add_(.*_)?mul_(.*_)?stack_(.*_)?sub|add_(.*_)?copy_(.*_)?mul_(.*_)?slice_(.*_)?sub")),
     ("modulation", re.compile(r"(layer_norm|rms_norm|rsqrt|var_mean).*(?<![a-z])(chunk|split|unsqueeze)(?![a-z])")),
     ("norm", re.compile(r"norm|rsqrt|var_mean")),
     ("activation", re.compile(r"gelu|silu|sigmoid|tanh|relu|erf")),

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kernwright.cli.arguments import complete_presets
+from kernwright.cli.models.program_end import end_like_program, tell
 from kernwright.cli.output import say
 
 if TYPE_CHECKING:
     from kernwright.diagnose.perf_dump.dump import PerfDump
     from kernwright.diagnose.program_run.engine_command import EngineOptions
     from kernwright.diagnose.program_run.program_run import RunOutcome, RunRequest
-    from kernwright.diagnose.program_run.watched_program import ProgramEnding
 
-STOPPED = 1  # exit status if the native gate stopped the program
 VOID = 1  # exit status if the program succeeded without its perf dump or without an expected kernel
 
 
@@ -135,7 +133,7 @@ def run(
         raise KernwrightError("--turns needs --swap", "name a function and its candidate with --swap")
     if dry_run:
         for problem in request.problems:
-            _tell(f"not ready: {problem}")
+            tell(f"not ready: {problem}")
         say(shown_command(request))
     elif swap:
         _swap(request, swap, turns)
@@ -199,25 +197,15 @@ def _finish(outcome: RunOutcome) -> None:
 
     ending = outcome.ending
     if ending.left_running:
-        _tell(f"the program left {ending.left_running} process(es) running; they were ended")
+        tell(f"the program left {ending.left_running} process(es) running; they were ended")
     for users in outcome.disturbances:
-        _tell(f"the GPU was not alone at the end of the run: {users}")
+        tell(f"the GPU was not alone at the end of the run: {users}")
     if outcome.filed is not None and outcome.dump is not None:
-        _tell(f"perf dump: {outcome.filed}: {_times(outcome.dump)}")
+        tell(f"perf dump: {outcome.filed}: {_times(outcome.dump)}")
     if outcome.problem is not None:
-        _tell(str(outcome.problem))
+        tell(str(outcome.problem))
         end_like(VOID)
     end_like_program(ending)
-
-
-def end_like_program(ending: ProgramEnding) -> None:
-    from kernwright.capture.program import end_like
-    from kernwright.diagnose.program_run.native_gate import REMEDY
-
-    if ending.sign:
-        _tell(f"stopped: the output says that the native backend is not used: {ending.sign}\n  remedy: {REMEDY}")
-        end_like(STOPPED)
-    end_like(-ending.interrupted if ending.interrupted else ending.status)
 
 
 def _times(dump: PerfDump) -> str:
@@ -225,8 +213,3 @@ def _times(dump: PerfDump) -> str:
     shown = [f"{name} {taken / 1e3:.3f} s" for name, taken in parts if taken is not None]
     peak = dump.peak_memory_mb
     return ", ".join([*shown, *([f"peak {peak / 1024:.1f} GiB"] if peak else [])])
-
-
-def _tell(line: str) -> None:
-    with suppress(BrokenPipeError):  # the reader of standard error may have ended
-        say(f"kernwright: {line}", err=True)

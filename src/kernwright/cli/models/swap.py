@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
-from kernwright.cli.output import say
+from kernwright.cli.models.program_end import end_like_program, tell
 
 if TYPE_CHECKING:
     from kernwright.diagnose.doctor.preflight import Preflight
@@ -83,7 +82,6 @@ def _print_report(run: ProgramRun) -> None:
 
 def _end_if_bad(run: ProgramRun) -> None:
     """Exit if the program failed or was stopped, or if the run is no result for the candidate."""
-    from kernwright.cli.models.run import end_like_program
 
     if run.is_good:
         return
@@ -92,8 +90,3 @@ def _end_if_bad(run: ProgramRun) -> None:
 
         end_like(FAILED)
     end_like_program(run.ending)
-
-
-def tell(line: str) -> None:
-    with suppress(BrokenPipeError):  # the reader of standard error may have ended
-        say(f"kernwright: {line}", err=True)
