@@ -14,12 +14,12 @@ from kernwright.capture.capture import (
     CapturedArgument,
     CapturedCall,
     CapturedList,
-    CapturedScalar,
     CapturedTensor,
     CaptureHeader,
 )
 from kernwright.core.errors import KernwrightError
 from kernwright.diagnose.hotspots.diagnosis import Diagnosis
+from kernwright.diagnose.hotspots.gpu_work import GpuWork
 from kernwright.diagnose.hotspots.hotspot import Hotspot
 from kernwright.diagnose.task_draft.chain_function import CAPTURE_IT, ChainFunction
 
@@ -69,7 +69,7 @@ def hotspot_of(diagnosis: Diagnosis, place: str) -> Hotspot:
     if found is None:
         raise KernwrightError(
             f"{diagnosis.trace.path} has no hotspot {place!r}; it has {len(diagnosis.hotspots)}",
-            f"kernwright hotspots {diagnosis.trace.path} lists them with their numbers",
+            f"kernwright hotspots {diagnosis.trace.path} --least 0 lists them with their numbers",
         )
     return found
 
@@ -84,17 +84,13 @@ def draft_op_of(hotspot: Hotspot, trace: Path, name: str | None) -> HotspotOp:
     if not works:
         cause = f"the trace does not tell which operators launched {hotspot.name}"
         raise KernwrightError(cause, f"record a run without CUDA graphs and with record_shapes=True, or {CAPTURE_IT}")
-    longest = max(works, key=lambda work: work.us)
-    kept = longest.pattern.kept if longest.pattern else frozenset()
-    function = ChainFunction.of(longest.calls, kept)
+    flow = _main_flow(works)
+    longest, function = max(flow, key=lambda pair: pair[0].us)
+    _refuse_complex(hotspot, function)
+    left_out = len(works) - len(flow)
     op = name or _op_name(hotspot)
     calls: dict[str, CapturedCall] = {}
-    left_out = 0
-    for work in works:
-        own = ChainFunction.of(work.calls, kept)
-        if own.lines != function.lines and _shapeless(own.lines) != _shapeless(function.lines):
-            left_out += 1
-            continue
+    for _, own in flow:
         call = _captured(op, own)
         key = call.model_dump_json()
         calls[key] = call.model_copy(update={"count": calls[key].count + 1 if key in calls else 1})
@@ -103,7 +99,7 @@ def draft_op_of(hotspot: Hotspot, trace: Path, name: str | None) -> HotspotOp:
     return HotspotOp(
         name=op,
         call=f"trace:{op}",
-        text=_text(op, function, hotspot, trace),
+        text=_text(op, function, longest, hotspot, trace),
         capture=Capture(
             header=CaptureHeader(program=trace.name, targets=(f"trace:{op}",)), calls=tuple(calls.values())
         ),
@@ -117,25 +113,49 @@ def _op_name(hotspot: Hotspot) -> str:
     return "_".join(words[:6]) or "hotspot"
 
 
-def _shapeless(lines: Sequence[str]) -> list[str]:
-    return [re.sub(r"\d+", "0", line) for line in lines]
+def _main_flow(works: Sequence[GpuWork]) -> list[tuple[GpuWork, ChainFunction]]:
+    """Return the occurrences with the data flow that takes the most GPU time, each with its function."""
+    flows: dict[tuple[str, ...], list[tuple[GpuWork, ChainFunction]]] = {}
+    for work in works:
+        own = ChainFunction.of(work.calls, work.pattern.kept if work.pattern else ())
+        flows.setdefault(_data_flow(own), []).append((work, own))
+    return max(flows.values(), key=lambda flow: sum(work.us for work, _ in flow))
+
+
+def _data_flow(function: ChainFunction) -> tuple[str, ...]:
+    """Return the lines without sizes and other numbers. Numbers in names of variables and dtypes stay."""
+    return (*function.inputs, *(re.sub(r"\b\d+", "0", line) for line in function.lines))
+
+
+def _refuse_complex(hotspot: Hotspot, function: ChainFunction) -> None:
+    for name, value in function.inputs.items():
+        if value.is_complex():
+            raise KernwrightError(
+                f"hotspot {hotspot.rank} ({hotspot.name}): {name} is {_dtype(value)}; tasks have no complex tensors",
+                "capture a function that takes real tensors, as torch.view_as_real gives them, then: "
+                "kernwright task new NAME --from CAPTURE",
+            )
 
 
 def _captured(op: str, function: ChainFunction) -> CapturedCall:
+    """Return an occurrence as a call. It leaves numbers of unknown value out, so that the op's defaults count."""
     tensors = [CapturedArgument(name=name, value=_tensor(value)) for name, value in function.inputs.items()]
-    scalars = [CapturedArgument(name=name, value=CapturedScalar(type="float", value=1.0)) for name in function.scalars]
     results = [_tensor(value) for value in function.outputs.values()]
     returns = results[0] if len(results) == 1 else CapturedList(items=tuple(results))
-    return CapturedCall(call=f"trace:{op}", arguments=(*tensors, *scalars), returns=returns, count=1)
+    return CapturedCall(call=f"trace:{op}", arguments=tuple(tensors), returns=returns, count=1)
 
 
 def _tensor(value: Tensor) -> CapturedTensor:
     return CapturedTensor(
         shape=tuple(value.shape),
-        dtype=str(value.dtype).removeprefix("torch."),
+        dtype=_dtype(value),
         strides=tuple(value.stride()),
         device="cuda:0",
     )
+
+
+def _dtype(value: Tensor) -> str:
+    return str(value.dtype).removeprefix("torch.")
 
 
 def _output_names(function: ChainFunction) -> list[str]:
@@ -147,14 +167,14 @@ def _places(count: int) -> list[str]:
     return ["return"] if count == 1 else [f"return[{number}]" for number in range(count)]
 
 
-def _text(op: str, function: ChainFunction, hotspot: Hotspot, trace: Path) -> str:
+def _text(op: str, function: ChainFunction, longest: GpuWork, hotspot: Hotspot, trace: Path) -> str:
     outputs = ", ".join(f'"{name}"' for name in _output_names(function))
     parameters = [f"{name}: Tensor" for name in function.inputs]
     if function.scalars:
         parameters += ["*", *(f"{name}: float = 1.0" for name in function.scalars)]
     count = len(function.outputs)
     returned = "Tensor" if count == 1 else f"tuple[{', '.join(['Tensor'] * count)}]"
-    operators = ", ".join(dict.fromkeys(call.op.name for call in hotspot.works[0].calls if call.op))
+    operators = ", ".join(dict.fromkeys(call.op.name for call in longest.calls if call.op))
     lines = [
         f"@define(outputs=[{outputs}], activations=[{_activations(function)}])",
         f"def {op}({', '.join(parameters)}) -> {returned}:",
@@ -171,6 +191,7 @@ def _text(op: str, function: ChainFunction, hotspot: Hotspot, trace: Path) -> st
 
 
 def _activations(function: ChainFunction) -> str:
-    """Return the inputs that carry data: those with as many elements as the largest one."""
-    most = max(value.numel() for value in function.inputs.values())
-    return ", ".join(f'"{name}"' for name, value in function.inputs.items() if value.numel() == most)
+    """Return the first floating-point input, and those that have its shape."""
+    floating = [name for name, value in function.inputs.items() if value.is_floating_point()] or list(function.inputs)
+    shape = function.inputs[floating[0]].shape
+    return ", ".join(f'"{name}"' for name in floating if function.inputs[name].shape == shape)
