@@ -84,7 +84,7 @@ class StepBenchmark:
 
     def _first_call(self) -> dict[str, Any]:
         """Return the arguments of the transformer's first call in the pipeline."""
-        from kernwright.diagnose.denoise.calls import observed_calls
+        from kernwright.diagnose.denoise.observed_calls import observed_calls
 
         found: dict[str, Any] = {}
 
@@ -174,7 +174,7 @@ def device_times(trace: Path) -> dict[str, float]:
 def measure_model(model: Model, options: argparse.Namespace) -> dict[str, Any]:
     import torch
 
-    from kernwright.diagnose.denoise.calls import tensor_shapes
+    from kernwright.diagnose.denoise.observed_calls import tensor_shapes
 
     begin = time.monotonic()
     made = StepBenchmark(model, options)

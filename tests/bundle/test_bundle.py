@@ -224,5 +224,5 @@ def test_a_changed_file_is_found(request_: BundleRequest) -> None:
         check_bundle(request_.folder)
     (request_.folder / "bundle.json").write_text("{")
     assert read_manifest(request_.folder) is None
-    with pytest.raises(KernwrightError, match="no bundle"):
+    with pytest.raises(KernwrightError, match="not a bundle"):
         check_bundle(request_.folder)

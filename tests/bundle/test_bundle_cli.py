@@ -61,7 +61,7 @@ def test_a_core_that_grew_too_large_is_reported(
         (["--part-size", "large"], "'large'"),
         (["--with", "a b"], "names no package"),
         (["--find-links", "nowhere"], "nowhere is not a folder"),
-        (["--check"], "is no bundle"),
+        (["--check"], "is not a bundle"),
     ],
 )
 def test_what_cannot_be_done_is_one_message_and_status_2(words: list[str], said: str, tmp_path: Path) -> None:

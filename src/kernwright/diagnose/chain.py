@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -60,6 +60,7 @@ _BINARY = frozenset({"add", "sub", "mul", "div"})
 _OPERANDS = 2
 _PART = re.compile(r"(\w+|\[\w+\])\??")
 TAKEN = "-"  # the word of a call that is already part of a chain
+BREAK = "| "  # where no chain continues
 
 
 @dataclass(frozen=True)
@@ -218,18 +219,18 @@ def _compiled(spelling: str) -> re.Pattern[str]:
     return re.compile(r"(?<![^ ])" + "".join(parts))
 
 
-def find_chains(calls: Sequence[OpCall], patterns: Iterable[ChainPattern] | None = None) -> list[Chain]:
-    """Return the chains among a thread's calls. A call is part of one chain at most; earlier patterns go first."""
+def find_chains(
+    calls: Sequence[OpCall], patterns: Iterable[ChainPattern] | None = None, breaks: Collection[int] = ()
+) -> list[Chain]:
+    """Return the chains among a thread's calls. A call is part of one chain at most; earlier patterns go first.
+
+    Args:
+        breaks: positions of calls that continue no chain.
+    """
     words = [call.word for call in calls]
     found: list[Chain] = []
     for pattern in chain_patterns() if patterns is None else patterns:
-        text = "".join(f"{word} " for word in words)
-        starts = {}
-        position = 0
-        for number, word in enumerate(words):
-            starts[position] = number
-            position += len(word) + 1
-        starts[position] = len(words)
+        text, starts = _text_of(words, breaks)
         for match in pattern.pattern.finditer(text):
             first, end = starts[match.start()], starts[match.end()]
             if first == end:
@@ -239,3 +240,18 @@ def find_chains(calls: Sequence[OpCall], patterns: Iterable[ChainPattern] | None
             for number in members:
                 words[number] = TAKEN
     return sorted(found, key=lambda chain: chain.first)
+
+
+def _text_of(words: Sequence[str], breaks: Collection[int]) -> tuple[str, dict[int, int]]:
+    """Return the words as one text with a mark at each break, and the number of the word at each position."""
+    parts: list[str] = []
+    starts = {}
+    position = 0
+    for number, word in enumerate(words):
+        starts[position] = number  # the end of a chain before a break
+        mark = BREAK if number in breaks else ""
+        starts[position + len(mark)] = number
+        parts.append(f"{mark}{word} ")
+        position += len(parts[-1])
+    starts[position] = len(words)
+    return "".join(parts), starts

@@ -11,7 +11,7 @@ from kernwright.core.registry import shipped_ops
 from kernwright.diagnose.catalogue import own_paths
 from kernwright.diagnose.catalogue.catalogue import read_catalogue, shipped_catalogue
 from kernwright.diagnose.chain import OpCall, chain_patterns, find_chains
-from kernwright.diagnose.hotspots.work import patterns_in_order
+from kernwright.diagnose.hotspots.gpu_work import patterns_in_order
 
 ENTRY = """
 [[path]]

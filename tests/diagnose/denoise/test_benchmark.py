@@ -13,9 +13,9 @@ import torch
 
 from kernwright.core.errors import KernwrightError
 from kernwright.diagnose.denoise.benchmark import DenoiseBenchmark, DenoiseRequest
-from kernwright.diagnose.denoise.calls import observed_calls
 from kernwright.diagnose.denoise.initialisation import materialise, without_weights
 from kernwright.diagnose.denoise.layers import cut_layers
+from kernwright.diagnose.denoise.observed_calls import observed_calls
 from kernwright.diagnose.presets.catalog import find_preset
 
 # Calls of the transformer in each step: passes that diffusers makes one after the other. LTX-2 makes two as one batch.

@@ -35,7 +35,7 @@ LABELS: dict[str, tuple[dict[str, str], tuple[float, float]]] = {
     ),
     "flux1_compile": ({"triton_poi_fused_cat_gelu_permute_view_3": ON}, (0.0, 0.02)),
     "qwen_image_eager": (
-        {"rms_norm": OFF, "rope": OFF, "norm_modulation": OFF, "residual_norm_modulation": OFF, "residual_gate": OFF},
+        {"rms_norm": OFF, "rope": OFF, "norm_modulation": OFF, "residual_gate": OFF},
         (0.34, 0.39),
     ),
     "wan14b_eager": (

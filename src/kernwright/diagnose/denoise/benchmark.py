@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
-from kernwright.diagnose.denoise.calls import observed_calls, tensor_shapes
 from kernwright.diagnose.denoise.compilation import CompileMode, compile_transformer, graph_safe
 from kernwright.diagnose.denoise.components import ComponentSource
 from kernwright.diagnose.denoise.layers import cut_layers
 from kernwright.diagnose.denoise.libraries import load_libraries
+from kernwright.diagnose.denoise.observed_calls import observed_calls, tensor_shapes
 from kernwright.diagnose.denoise.pipeline import DENOISING, REFINEMENT, PresetPipeline, make_pipeline
 from kernwright.diagnose.denoise.profile import StepProfile
 from kernwright.diagnose.denoise.stages import StepEnd, recorded_stages

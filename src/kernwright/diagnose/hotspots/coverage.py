@@ -10,9 +10,9 @@ from kernwright.diagnose.catalogue.catalogue import Catalogue
 from kernwright.diagnose.catalogue.fast_path import FastPath
 from kernwright.diagnose.category import is_inductor
 from kernwright.diagnose.chain import OpCall
+from kernwright.diagnose.hotspots.gpu_work import GpuWork
 from kernwright.diagnose.hotspots.hotspot import Coverage
 from kernwright.diagnose.hotspots.traffic import TensorArgument, tensors_of
-from kernwright.diagnose.hotspots.work import GpuWork
 from kernwright.diagnose.roofline.gpu_model import gpu_named
 
 NEAR_COPY = 0.7  # share of a copy's bandwidth from which a kernel alone cannot become much faster

@@ -8,7 +8,7 @@ from typing import Literal
 
 from kernwright.diagnose.catalogue.fast_path import FastPath
 from kernwright.diagnose.category import Category
-from kernwright.diagnose.hotspots.work import GpuWork, WorkKind
+from kernwright.diagnose.hotspots.gpu_work import GpuWork, WorkKind
 
 Status = Literal["covered, off", "covered, on", "partly", "in flight", "new"]
 

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from statistics import median
 
-from kernwright.diagnose.idle import Waited
+from kernwright.diagnose.idle_time import Waited
 from kernwright.diagnose.trace.host_stack import HostRange
 from kernwright.diagnose.trace.trace import GpuEvent
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+from kernwright.diagnose.hotspots.gpu_work import GpuWork
 from kernwright.diagnose.hotspots.hotspot import Coverage, Saving
 from kernwright.diagnose.hotspots.traffic import Traffic, traffic_of
-from kernwright.diagnose.hotspots.work import GpuWork
 
 UNKNOWN_COPY_SHARE = (0.7, 1.0)  # of a fused kernel that does not exist yet
 DATA_FLOW_ERROR = 0.1  # relative error of the bytes, because a trace has no data flow

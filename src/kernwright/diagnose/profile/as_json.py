@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from kernwright.diagnose.idle import Waited
+from kernwright.diagnose.idle_time import Waited
 from kernwright.diagnose.profile.profile import Profile
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from kernwright.diagnose.idle import SHORTEST_GAP_US, Gap
+from kernwright.diagnose.idle_time import SHORTEST_GAP_US, Gap
 from kernwright.diagnose.trace.trace import GpuEvent
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kernwright.diagnose.idle import Waited
+from kernwright.diagnose.idle_time import Waited
 from kernwright.diagnose.kernel_name import short_name
 from kernwright.diagnose.profile.fusion import Fusion
 from kernwright.diagnose.profile.gpu_time import GpuTime

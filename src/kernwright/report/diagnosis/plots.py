@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from kernwright.diagnose.category import Category
-from kernwright.diagnose.idle import Gap
+from kernwright.diagnose.idle_time import Gap
 from kernwright.diagnose.kernel_name import short_name
 from kernwright.report.diagnosis.timeline import Timeline
 from kernwright.report.verdict_plots import NARROW_WIDTH, WIDTH, element, text_at

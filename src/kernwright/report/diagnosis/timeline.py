@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from kernwright.diagnose.category import Category
-from kernwright.diagnose.idle import SHORTEST_GAP_US, Gap, gaps_of
+from kernwright.diagnose.idle_time import SHORTEST_GAP_US, Gap, gaps_of
 from kernwright.diagnose.kernel_name import short_name
 from kernwright.diagnose.steps import Step, Steps
 from kernwright.diagnose.trace.trace import GpuEvent

@@ -15,7 +15,7 @@ from stand_in import install
 
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.diagnose.ncu.capture.capture import CaptureFailed, CaptureRequest, capture
-from kernwright.diagnose.ncu.capture.files import report_path
+from kernwright.diagnose.ncu.capture.report_path import report_path
 from kernwright.diagnose.ncu.capture.row_orders import CALLS, WARM_UP, chosen_rows, row_program
 from kernwright.diagnose.ncu.report.report_file import read_report
 from kernwright.tasks.catalog import find_task

@@ -193,10 +193,10 @@ class _Case:
         return [first, *(resource for resource in busy if resource is not first)]
 
     def _may_be_memory(self) -> bool:
-        """Return whether the L2 cache is the busiest part, and may be so for traffic of the memory that is not counted.
+        """Return whether the L2 cache is the busiest part, but uncounted memory traffic may be the real bound.
 
-        That is possible if the report does not tell what the cache still holds for the memory when the kernel ends, and
-        the kernel is so short that this can be much.
+        That is possible if the report lacks the writes that the cache still holds when the kernel ends, and if the
+        kernel is so short that these writes can be a large part of the traffic.
         """
         busy = self._busy()
         rate, duration = memory_rate(self.kernel), self.kernel.value(DURATION)

@@ -130,11 +130,11 @@ def memory_rate(kernel: ProfiledKernel) -> float | None:
 
 
 def held_writes(kernel: ProfiledKernel, gpu: ProfiledGpu | None) -> float | None:
-    """Return the bytes that the L2 cache still holds for the memory when the kernel ends; None if it is not known.
+    """Return the bytes of the writes that the L2 cache still holds when the kernel ends; None if they are unknown.
 
-    The page of details does not tell what the memory wrote. Its least is returned: writes hit the cache, so that
-    all misses are reads of the memory. They are at least (1 - hits) / hits times what was sent to the cache, and only
-    the rest of the memory's traffic can be writes.
+    The page of details does not have the bytes written to memory. For it, a lower limit is returned: writes hit the
+    cache, so all misses are reads of the memory. These reads are at least (1 - hits) / hits times the bytes sent to the
+    cache. Only the rest of the memory's traffic can be writes.
     """
     if not gpu or not gpu.l2_bytes:
         return None

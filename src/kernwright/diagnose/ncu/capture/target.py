@@ -11,7 +11,7 @@ from pathlib import Path
 from kernwright.core.errors import KernwrightError, did_you_mean
 from kernwright.diagnose.doctor.preflight import Preflight, preflight
 from kernwright.diagnose.ncu.capture.capture import CaptureRequest, capture, tail_of
-from kernwright.diagnose.ncu.capture.files import report_path
+from kernwright.diagnose.ncu.capture.report_path import report_path
 from kernwright.diagnose.ncu.capture.row_orders import chosen_rows, row_program
 from kernwright.diagnose.ncu.report.profiled_kernel import ProfiledKernel
 from kernwright.diagnose.presets.catalog import list_presets
@@ -139,7 +139,7 @@ def kind_of(target: str) -> str:
     if target in presets or target.endswith(".toml"):
         return "preset"
     if Path(target).is_file():
-        raise KernwrightError(f"{target!r} is a file, and no task and no preset", f"stored reports: --report {target}")
+        raise KernwrightError(f"{target!r} is a file, not a task or a preset", f"stored reports: --report {target}")
     known = [*list_tasks(), *presets]
     otherwise = "name a task or a preset, or write a program after --: kernwright ncu --kernel REGEX -- python x.py"
     raise KernwrightError(f"{target!r} is neither a task nor a preset", did_you_mean(target, known, otherwise))

@@ -12,7 +12,7 @@ from kernwright.diagnose.hotspots.idle_cause import (
     untold_cause,
     waits_for_launches,
 )
-from kernwright.diagnose.idle import Waited, waits_in
+from kernwright.diagnose.idle_time import Waited, waits_in
 from kernwright.diagnose.steps import Steps
 from kernwright.diagnose.trace.trace import GpuEvent, Trace
 

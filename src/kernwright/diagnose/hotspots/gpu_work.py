@@ -8,7 +8,7 @@ from typing import Literal
 
 from kernwright.diagnose.category import Category, category_of
 from kernwright.diagnose.chain import Chain, ChainPattern, OpCall, calls_of, find_chains
-from kernwright.diagnose.hotspots.traffic import elements_given, elements_made
+from kernwright.diagnose.hotspots.traffic import NORMS, elements_given, elements_made
 from kernwright.diagnose.kernel_name import short_name
 from kernwright.diagnose.trace.trace import GpuEvent, Trace
 
@@ -17,6 +17,8 @@ LONGEST_RUN = 12
 # Work that is bound by memory, and that one kernel may do together with its neighbours.
 _SMALL: frozenset[Category] = frozenset({"norm", "modulation", "rope", "activation", "layout", "elementwise"})
 _EAGER = "at::native"
+_NORM_STARTS = NORMS | {"pow"}  # RMS norm as separate operators begins with a power
+_CASTS = frozenset({"to", "copy"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +54,7 @@ def works_of(
     """
     seen: set[int] = set()
     for calls in calls_of(trace):
-        chains = find_chains(calls, patterns)
+        chains = find_chains(calls, patterns, set(_other_tensors(calls)))
         in_chain = {id(call) for chain in chains for call in chain.calls}
         yield from map(_of_chain, chains)
         for run in _runs(calls, in_chain, is_fast):
@@ -63,6 +65,29 @@ def works_of(
             if id(call) not in in_chain:
                 yield from (_of_event(event, (call,)) for event in call.events)
     yield from (_of_event(event, ()) for event in trace.gpu if id(event) not in seen)
+
+
+def _other_tensors(calls: Sequence[OpCall]) -> Iterator[int]:
+    """Yield the positions at which a norm, or a cast before it, does not continue from the call before.
+
+    A norm works on the result of the elementwise operator before it, or on casts of it and of the weights. If a
+    result has another size than each tensor of the norm, it belongs to another stream of the model.
+    """
+    for place, norm in enumerate(calls):
+        given = elements_given(norm) if norm.word in _NORM_STARTS else None
+        before = place
+        while given is not None and before > 0 and _is_elementwise(calls[before - 1]):
+            before -= 1
+            made = elements_made(calls[before])
+            if made is not None and made not in given:
+                yield before + 1
+                break
+            if calls[before].word not in _CASTS:
+                break
+
+
+def _is_elementwise(call: OpCall) -> bool:
+    return call.word in _CASTS or call.word[:3] in ("add", "sub", "mul", "div")
 
 
 def _of_chain(chain: Chain) -> GpuWork:

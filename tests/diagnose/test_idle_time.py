@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernwright.diagnose.idle import PYTHON, gaps_of, waits_of
+from kernwright.diagnose.idle_time import PYTHON, gaps_of, waits_of
 from kernwright.diagnose.trace.host_stack import HostThread, Interned
 from kernwright.diagnose.trace.trace import GpuEvent, Launch, Trace
 
