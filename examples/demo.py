@@ -21,8 +21,8 @@ from kernwright.core.errors import KernwrightError
 from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.request import JudgeRequest, judge
 from kernwright.ledger.verify import verify
-from kernwright.report.table import verdict_table
 from kernwright.report.verdict_page import write_page
+from kernwright.report.verdict_table import verdict_lines, verdict_table, verdict_title
 
 CANDIDATES = Path(__file__).resolve().parent / "candidates"
 FOLDER = Path(".kernwright/demo")
@@ -63,7 +63,9 @@ def main() -> int:
         out.rule(f"{act.candidate} against {act.baseline}")
         with ProgressBar() as bar:
             verdict = judge(request, bar)
-        out.print(verdict_table(verdict))
+        out.print(verdict_table(verdict) or verdict_title(verdict))
+        for line in verdict_lines(verdict):
+            out.print(line)
         verdicts.append(verdict)
         if verdict.interrupted:
             return 2

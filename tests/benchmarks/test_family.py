@@ -22,12 +22,15 @@ from kernwright.tasks.baseline import BUILT_IN
 
 ROOT = Path(__file__).parents[2]
 OTHERS = (
-    "bench_start_up.py",
-    "bench_checkouts.py",
     "bench_beside.py",
+    "bench_checkouts.py",
+    "bench_denoise.py",
     "bench_judge.py",
     "bench_judge_gpu.py",
     "bench_ops.py",
+    "bench_start_up.py",
+    "bench_swap.py",
+    "bench_traces.py",
 )  # scripts that do not belong to one family
 SCRIPTS = [path for path in (ROOT / "benchmarks").glob("bench_*.py") if path.name not in OTHERS]
 ALIASES = {"rmsnorm": "norm_infer"}

@@ -16,6 +16,7 @@ from diagnose.compare.dumps import dump_of, write, write_label
 from kernwright.core.errors import KernwrightError
 from kernwright.diagnose.compare.comparison import Comparison, compare_names, percent
 from kernwright.diagnose.compare.difference import RunDifference, _of_groups, student_quantile
+from kernwright.diagnose.compare.table import lines
 
 Row = Callable[[Comparison, str], RunDifference]
 
@@ -64,6 +65,43 @@ def test_repeated_runs_tell_a_difference_from_noise(tmp_path: Path) -> None:
     assert back.regressions(threshold=0.2) == []
     (row,) = (row for row in comparison.rows if row.measure.name == "DecodingStage (2 times)")
     assert row.values[0] == (100.0,) * 4, "a stage that repeats counts with all of its runs"
+
+
+def test_the_columns_agree_with_the_change(tmp_path: Path) -> None:
+    """The medians of these runs fall, and their geometric means rise."""
+    times = {"base": [100.0, 102.0, 104.0], "new": [98.0, 99.0, 170.0]}
+    for name, totals in times.items():
+        for run_number, total in enumerate(totals):
+            write(tmp_path / name / f"{run_number}.json", dump_of(total, [total / 2]))
+    comparison = compared(tmp_path / "base", tmp_path / "new")
+    (line,) = (line for line in lines(comparison) if line[0] == "end to end")
+    shown = [float(line[place].removesuffix(" ms")) for place in (1, 3)]
+    assert shown == [pytest.approx(math.prod(totals) ** (1 / 3), abs=0.06) for totals in times.values()]
+    change = found(comparison, "end to end").change
+    assert change > 0.1 and shown[1] / shown[0] - 1 == pytest.approx(change, abs=2e-3)
+
+
+def test_a_time_that_all_runs_share_is_one_measurement(tmp_path: Path) -> None:
+    """Loading is measured once in a process, and its time is in the dumps of all repeats."""
+    for name, loading, factor in (("base", 3435.6, 1.0), ("new", 3835.8, 1.1)):
+        for path in sorted(write_label(tmp_path / name, factor, 3).iterdir()):
+            held = json.loads(path.read_text())
+            held["steps"].insert(0, {"name": "LoadingStage", "duration_ms": loading})
+            held["memory_checkpoints"]["after"]["peak_reserved_mb"] *= factor
+            write(path, held)
+    comparison = compared(tmp_path / "base", tmp_path / "new")
+    loaded = found(comparison, "LoadingStage")
+    assert loaded.change == pytest.approx(3835.8 / 3435.6 - 1)
+    assert (loaded.low, loaded.method, loaded.outcome) == (None, None, "undecided")
+    (line,) = (line for line in lines(comparison) if line[0] == "LoadingStage")
+    assert (line[2], line[5], line[6]) == ("-", "-", "measured once")
+    assert found(comparison, "denoise").outcome == "worse", "these are measured in every run"
+    assert any("peak memory" in each for each in comparison.regressions()), "the same peak is reached in every run"
+    for path in (*(tmp_path / "base").iterdir(), *(tmp_path / "new").iterdir()):
+        write(path, json.loads(path.read_text()) | {"total_duration_ms": 1000.0 if path.parent.name == "base" else 2e3})
+    again = compared(tmp_path / "base", tmp_path / "new")
+    assert found(again, "end to end").change == pytest.approx(1.0)
+    assert not any("end to end" in each for each in again.regressions() + again.regressions(threshold=0.1))
 
 
 def test_runs_that_took_turns_are_compared_pair_by_pair(tmp_path: Path) -> None:

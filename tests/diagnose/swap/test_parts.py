@@ -71,6 +71,19 @@ def test_attributes_of_a_module_are_bound_by_name() -> None:
     assert bound(Layer.forward)(Layer(), 1, scale=2) == {"x": 1, "scale": 2, "weight": 5, "eps": 1e-3}
 
 
+def test_scalars_that_keep_their_defaults_are_named() -> None:
+    def text(original: Callable[..., Any]) -> str:
+        scalars = {"eps": 1e-6, "norm_type": "layer"}
+        return bind(original, lambda **given: given, tensors=TENSORS, scalars=scalars, arguments=None)[1]
+
+    def method(self: Any, x: Any, scale: Any, norm_type: str) -> None: ...
+
+    assert text(lambda x, scale: None).endswith("; left at the op's defaults: eps=1e-06, norm_type='layer'")
+    assert text(lambda x, scale, eps: None).endswith("eps=eps; left at the op's defaults: norm_type='layer'")
+    assert text(lambda x, scale, eps, norm_type: None) == "x=x, scale=scale, eps=eps, norm_type=norm_type"
+    assert "eps=self.eps (1e-06 if it has none)" in text(method) and "left" not in text(method)
+
+
 def test_arguments_are_expressions_of_the_parameters() -> None:
     def original(self: Any, hidden: Any, mods: Any = (1, 2)) -> None: ...
 

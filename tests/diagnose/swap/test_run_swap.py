@@ -148,7 +148,8 @@ def test_calls_are_swapped_compared_or_left_to_the_original(folder: Path) -> Non
     assert (state, random) == (expected[2], expected[3]), "each effect happens once, and random numbers are the same"
     assert [modulated, layered] == pytest.approx(expected[:2], rel=0.05, abs=0.5)
     lines = [line.removeprefix("kernwright: ").strip() for line in done.stderr.splitlines()]
-    assert lines[0] == "library:modulate = quick with x=x, scale=scale, shift=shift, eps=eps"
+    bound = "x=x, scale=scale, shift=shift, eps=eps; left at the op's defaults: norm_type='layer'"
+    assert lines[0] == f"library:modulate = quick with {bound}"
     # Of 6 covered calls, the first of the signature is compared, and of the next five the 1st, 2nd and 4th.
     assert lines[1] == "2 call(s) swapped, 4 compared (both ran), 12 to the original"
     assert "6 to the original: it raises ValueError: no double precision" in lines

@@ -32,12 +32,18 @@ class ComparedMeasure:
 
     def words(self, found: RunDifference | None) -> str:
         """Return the outcome in words."""
-        if found is None or found.method is None:
-            return "" if found is None else "no interval"
+        if found is None:
+            return ""
+        if found.method is None:
+            return "measured once" if found.copied else "no interval"
         return WORDS[self.measure.unit].get(found.outcome, "within noise")
 
-    def middle(self, side: int) -> float | None:
-        return statistics.median(self.values[side]) if self.values[side] else None
+    def mean(self, side: int) -> float | None:
+        """Return the geometric mean of a side's runs, because a change is a ratio of geometric means."""
+        values = self.values[side]
+        if not values:
+            return None
+        return statistics.geometric_mean(values) if min(values) > 0 else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +95,7 @@ class Comparison:
 def is_regression(found: RunDifference, threshold: float | None = None) -> bool:
     """Return whether a difference is a regression, as `Comparison.regressions` describes."""
     if found.method is None:
-        return found.change > (WITHOUT_INTERVAL if threshold is None else threshold)
+        return not found.copied and found.change > (WITHOUT_INTERVAL if threshold is None else threshold)
     return found.outcome == "worse" and found.change > (threshold or 0.0)
 
 
@@ -132,7 +138,8 @@ def _notes_on_runs(sides: Sequence[LabelRuns], rows: Sequence[ComparedMeasure]) 
     for place, new in enumerate(sides[1:]):
         methods = {found.method for row in rows if (found := row.differences[place]) is not None}
         if methods <= {None}:
-            yield f"{base.name} and {new.name} have one run each: no difference has an interval; repeat the runs"
+            if max(len(base.dumps), len(new.dumps)) == 1:
+                yield f"{base.name} and {new.name} have one run each: no difference has an interval; repeat the runs"
         elif "steps" in methods:
             yield f"each of {base.name} and {new.name} {ONE_RUN}; repeat the runs"
         elif min(len(base.dumps), len(new.dumps)) == 1:
@@ -140,5 +147,5 @@ def _notes_on_runs(sides: Sequence[LabelRuns], rows: Sequence[ComparedMeasure]) 
         if "turns" in methods:
             pairs = len(base.by_turn().keys() & new.by_turn().keys())
             left = len(base.dumps) + len(new.dumps) - 2 * pairs
-            rest = f"; {left} further run(s) count for the medians only" if left else ""
+            rest = f"; {left} further run(s) count for the means only" if left else ""
             yield f"intervals of {new.name} are from {pairs} pairs of runs that took turns{rest}"

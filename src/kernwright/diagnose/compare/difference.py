@@ -26,7 +26,8 @@ class RunDifference:
     """The ratio of two figures minus 1: 0.1 means that the new side is 10 % larger.
 
     `low` and `high` bound it, and are None without an interval. `method` says where the interval comes from: runs that
-    took turns, repeated runs, or the steps of one run on each side.
+    took turns, repeated runs, or the steps of one run on each side. `copied` is True if all runs of a side have exactly
+    the same time: it was measured once, so that there is neither an interval nor a verdict.
     """
 
     change: float
@@ -34,6 +35,7 @@ class RunDifference:
     high: float | None = None
     method: Method | None = None
     outcome: Outcome = "undecided"
+    copied: bool = False
 
 
 def difference(measure: Measure, base: LabelRuns, new: LabelRuns) -> RunDifference | None:
@@ -41,6 +43,8 @@ def difference(measure: Measure, base: LabelRuns, new: LabelRuns) -> RunDifferen
     sides = [measure.values(base.dumps), measure.values(new.dumps)]
     if not all(sides) or not all(value > 0 for values in sides for value in values):
         return None
+    if any(is_copied(measure, values) for values in sides):
+        return RunDifference(change=_change(*sides), copied=True)
     paired = _by_turns(measure, base, new)
     if len(paired) > 1:
         return _of_interval(measure, _of_pairs(paired), "turns")
@@ -50,7 +54,20 @@ def difference(measure: Measure, base: LabelRuns, new: LabelRuns) -> RunDifferen
         paired = _by_steps(base.dumps[0], new.dumps[0])
         if len(paired) > 1:
             return _of_interval(measure, _of_pairs(paired), "steps")
-    return RunDifference(change=sides[1][0] / sides[0][0] - 1)
+    return RunDifference(change=_change(*sides))
+
+
+def is_copied(measure: Measure, values: Sequence[float]) -> bool:
+    """Return whether the values of a side are copies of one measurement.
+
+    A time that is measured once in a process, as that of loading, is in the dumps of all repeats. Measured twice, a
+    time differs. Memory does not: a program that repeats its allocations reaches the same peak.
+    """
+    return measure.unit == "ms" and len(values) > 1 and len(set(values)) == 1
+
+
+def _change(base: Sequence[float], new: Sequence[float]) -> float:
+    return statistics.geometric_mean(new) / statistics.geometric_mean(base) - 1
 
 
 def _by_turns(measure: Measure, base: LabelRuns, new: LabelRuns) -> list[float]:
@@ -126,5 +143,6 @@ def noise_of(measure: Measure, sides: Sequence[LabelRuns]) -> float | None:
     """Return the relative spread between repeated runs of a side, the largest of all sides; None without repeats."""
     from kernwright.judge.record.statistics import spread
 
-    found = [values for side in sides if len(values := measure.values(side.dumps)) > 1]
+    repeats = [values for side in sides if len(values := measure.values(side.dumps)) > 1]
+    found = [values for values in repeats if not is_copied(measure, values)]
     return max((spread(values) / middle for values in found if (middle := statistics.median(values))), default=None)

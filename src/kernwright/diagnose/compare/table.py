@@ -33,8 +33,8 @@ def _runs(count: int) -> str:
 
 
 def _figure(row: ComparedMeasure, side: int) -> str:
-    middle = row.middle(side)
-    return ABSENT if middle is None else f"{middle:,.{_digits(middle)}f} {row.measure.unit}"
+    mean = row.mean(side)
+    return ABSENT if mean is None else f"{mean:,.{_digits(mean)}f} {row.measure.unit}"
 
 
 def _digits(value: float) -> int:

@@ -27,7 +27,7 @@ def bind(
     scalars: Mapping[str, Any],
     arguments: str | None,
 ) -> tuple[Callable[..., Any], str]:
-    """Return the bound function, and the arguments of the candidate as text.
+    """Return the bound function, and as text the candidate's arguments and the scalars left at their defaults.
 
     Args:
         candidate: takes the op's arguments by name.
@@ -41,9 +41,11 @@ def bind(
         taken = _by_name(parameters, tensors, scalars)
         guards = _unused(parameters, taken)
         arguments = ", ".join(f"{name}={value}" for name, value in taken.items())
+        left = ", ".join(f"{name}={default!r}" for name, default in scalars.items() if name not in taken)
     else:
-        guards = []
-    return _generated(parameters, candidate, arguments, guards), _readable(arguments)
+        guards, left = [], ""
+    readable = _readable(arguments) + (f"; left at the op's defaults: {left}" if left else "")
+    return _generated(parameters, candidate, arguments, guards), readable
 
 
 def _parameters_of(original: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -174,7 +176,7 @@ def _refuse(name: str) -> None:
 
 
 def _readable(arguments: str) -> str:
-    """Return the arguments as a user would write them."""
+    """Return the arguments as a user would write them, with the defaults of attributes that `self` may lack."""
     import re
 
-    return re.sub(rf"{KEEPS}_own\(self, '(\w+)', [^()]*\)", r"self.\1", arguments)
+    return re.sub(rf"{KEEPS}_own\(self, '(\w+)', ([^()]*)\)", r"self.\1 (\2 if it has none)", arguments)
