@@ -60,6 +60,26 @@ def test_the_page_has_the_hotspots_their_paths_and_no_foreign_markup(tmp_path: P
     assert not re.search(r"(src|href)=|url\(|@import", text), "it fetches nothing"
 
 
+@pytest.mark.parametrize(("steps", "extent"), [(3, " in 3 steps"), (0, "")])
+def test_sums_are_said_to_be_of_all_counted_steps(steps: int, extent: str, tmp_path: Path) -> None:
+    trace = made(steps or 1)
+    if not steps:
+        trace.events = [event for event in trace.events if event["cat"] != "user_annotation"]
+    page = tmp_path / "page.html"
+    ending = CliRunner().invoke(app, ["hotspots", str(trace.write(tmp_path / "trace.json")), "--html", str(page)])
+    assert ending.exit_code == 0, ending.output
+    assert f"ms of GPU work{extent}: " in ending.stdout and f"ms of GPU time{extent})" in ending.stdout
+    text = page.read_text(encoding="utf-8")
+    assert f"GPU work{extent}</span>" in text and f"of the GPU's work{extent}; " in text
+    assert text.count(f"Times are sums of the GPU work{extent}.") == (2 if steps else 0)
+
+
+def test_work_outside_of_the_steps_is_named(tmp_path: Path) -> None:
+    trace = made()
+    trace.kernel("nvjet_late", 9000.0, 50.0, launched=8990.0, grid=[1, 1, 1])
+    assert diagnose(read_trace(trace.write(tmp_path / "trace.json"))).extent == " in 3 steps and outside of them"
+
+
 def test_the_times_of_a_step_add_up(tmp_path: Path) -> None:
     found = diagnosis(tmp_path)
     (bar,) = step_times(found)

@@ -101,8 +101,9 @@ def _lines(diagnosis: Diagnosis) -> list[str]:
     device = f" on {diagnosis.device}" if diagnosis.device else ""
     expected, low, high = diagnosis.saving_us
     statuses = ", ".join(f"{name} {share:.1%}" for name, share in diagnosis.status_shares.items())
+    work = f"{diagnosis.gpu_us / 1e3:.3f} ms of GPU work{diagnosis.extent}"
     lines = [
-        f"{diagnosis.trace.path.name}{device}: {diagnosis.gpu_us / 1e3:.3f} ms of GPU work: {statuses}",
+        f"{diagnosis.trace.path.name}{device}: {work}: {statuses}",
         f"known fast paths that are off would save {expected / 1e3:.3f} ms of it, "
         f"{expected / (diagnosis.gpu_us or 1.0):.1%} ({low / 1e3:.3f} to {high / 1e3:.3f} ms)",
     ]

@@ -9,6 +9,12 @@ from kernwright.diagnose.hotspots.hotspot import Hotspot, Status
 from kernwright.diagnose.hotspots.idle_cause import IdleCause
 from kernwright.diagnose.trace.trace import Trace
 
+VISIBLE = 0.001  # share of the time from which work outside of the steps is named
+
+
+def counted(steps: int) -> str:
+    return f"{steps} step{'' if steps == 1 else 's'}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class StepGroupTime:
@@ -62,6 +68,17 @@ class Diagnosis:
 
     def with_status(self, *statuses: Status) -> list[Hotspot]:
         return [hotspot for hotspot in self.hotspots if hotspot.coverage.status in statuses]
+
+    @property
+    def extent(self) -> str:
+        """What `gpu_us` is the sum of, such as ` in 2 steps`; empty for a trace without named steps."""
+        named = [step for step in self.steps if step.name]
+        if not named:
+            return ""
+        count = sum(step.count for step in named)
+        outside = self.gpu_us - sum(step.gpu_us for step in named)
+        also = " and outside of them" if outside > VISIBLE * self.gpu_us else ""
+        return f" in {counted(count)}{also}"
 
     @property
     def status_shares(self) -> dict[Status, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kernwright.diagnose.catalogue.fast_path import FastPath
-from kernwright.diagnose.hotspots.diagnosis import Diagnosis, StepGroupTime
+from kernwright.diagnose.hotspots.diagnosis import Diagnosis, StepGroupTime, counted
 from kernwright.diagnose.hotspots.hotspot import Hotspot
 from kernwright.diagnose.profile.tables import NO_VALUE, TextTable, ms, percent
 
@@ -42,14 +42,16 @@ def _steps(steps: Sequence[StepGroupTime]) -> TextTable:
 def _hotspots(diagnosis: Diagnosis, least_share: float) -> Iterator[TextTable]:
     named = [step for step in diagnosis.steps if step.name]
     if len(named) < 2:
-        yield _ranking("Hotspots", diagnosis, None, diagnosis.gpu_us, least_share)
+        yield _ranking("Hotspots", diagnosis, None, least_share)
         return
     for step in named:
-        yield _ranking(f"Hotspots of {step.name}", diagnosis, step.name, step.gpu_us, least_share)
+        yield _ranking(f"Hotspots of {step.name}", diagnosis, step, least_share)
 
 
-def _ranking(title: str, diagnosis: Diagnosis, step: str | None, total: float, least_share: float) -> TextTable:
-    timed = [(h.us if step is None else h.step_us.get(step, 0.0), h) for h in diagnosis.hotspots]
+def _ranking(title: str, diagnosis: Diagnosis, step: StepGroupTime | None, least_share: float) -> TextTable:
+    total = diagnosis.gpu_us if step is None else step.gpu_us
+    extent = diagnosis.extent if step is None else f" in {counted(step.count)}"
+    timed = [(h.us if step is None else h.step_us.get(step.name, 0.0), h) for h in diagnosis.hotspots]
     timed = sorted(((us, h) for us, h in timed if us > 0), key=lambda pair: -pair[0])
     listed = [(us, h) for us, h in timed if us >= least_share * total]
     rows = [_row(us, us / total, hotspot) for us, hotspot in listed]
@@ -58,7 +60,7 @@ def _ranking(title: str, diagnosis: Diagnosis, step: str | None, total: float, l
         us = sum(us for us, _ in others)
         rest = f"{len(others)} more below {percent(least_share)}"
         rows.append((NO_VALUE, percent(us / total), ms(us), *[NO_VALUE] * 4, rest))
-    return TextTable(title, HEAD, tuple(rows), numbers=NUMBERS, about=f"{ms(total)} ms of GPU time")
+    return TextTable(title, HEAD, tuple(rows), numbers=NUMBERS, about=f"{ms(total)} ms of GPU time{extent}")
 
 
 def _row(us: float, share: float, hotspot: Hotspot) -> tuple[str, ...]:
