@@ -42,6 +42,11 @@ def test_no_folder_has_more_modules_than_a_reader_can_survey() -> None:
     assert {folder: count for folder, count in counts.items() if count > MOST_MODULES} == {}
 
 
+def test_no_two_test_files_have_one_name() -> None:
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(name for name in set(names) if names.count(name) > 1) == [], "pytest imports only one of them"
+
+
 def test_every_package_says_what_belongs_in_it() -> None:
     silent = [path for path, tree in trees().items() if path.name == "__init__.py" and not ast.get_docstring(tree)]
     assert silent == []

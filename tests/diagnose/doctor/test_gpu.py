@@ -52,7 +52,7 @@ def test_gpus_are_idle_without_processes_memory_and_work(driver_folder: Path) ->
     first, *_, ours, hidden = usual["gpus"]
     assert (first["used_mib"], first["memory_mib"], first["capability"]) == (32, 143_771, "9.0")
     (process,) = ours["processes"]
-    assert process["pid"] == os.getpid() and "pytest" in process["command"] and process["user"]
+    assert process["pid"] == os.getpid() and "python" in process["command"] and process["user"]
     assert hidden["processes"][0]["command"] == "", "a process of another container is not visible"
     assert old["gpus"][0]["used_mib"] == 32 + RESERVED_MIB and old["gpus"][0]["busy_percent"] is None
     assert broken["kind"] == "error" and "mismatch" in broken["failure"] and broken["gpus"] == []

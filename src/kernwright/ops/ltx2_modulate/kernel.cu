@@ -9,8 +9,8 @@
 // D elements each, all others are read by each block from the cache. Tokens over 8192 wide, those whose width or start requires
 // single elements, and those whose modulations are numbers or of another dtype than x are read twice, the second time from
 // the cache.
-// Share of a copy's bandwidth on an H200 for rows of 100 MB or more: rms_modulate 98 to 101 %, dual_modulate 91 to 95 %,
-// rms_modulate_from_table 93 to 100 %, dual_modulate_from_table 89 to 98 %. RESULTS.md in tasks/ltx2_rms_adaln,
+// Share of a copy's bandwidth on an H200 for rows of 100 MB or more: rms_modulate 98 to 102 %, dual_modulate 89 to 93 %,
+// rms_modulate_from_table 92 to 101 %, dual_modulate_from_table 89 to 94 %. RESULTS.md in tasks/ltx2_rms_adaln,
 // tasks/ltx2_rms_adaln_table and tasks/ltx2_dual_modulate has every row.
 //
 // Groups of four are 16 bytes of a result: neighbouring threads store whole lines, which vectors of eight would not.

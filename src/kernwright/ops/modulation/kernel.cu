@@ -4,8 +4,8 @@
 // products and sums are the instructions that a compiler does not fuse.
 // Bytes a token of D elements of s bytes: 2 D s (x in, y out); a modulation per token, and so a residual, adds its own D
 // elements. Modulations per channel, batch row or frame are read out of the cache.
-// Share of a copy's bandwidth, judged on an H200, of rows of 100 MB or more: scale_shift 91 to 105 %, residual_gate 102 to 103 %,
-// ernie_residual_gate 102 %. Row by row, and of small calls, which are bound by latency: RESULTS.md in tasks/fuse_scale_shift,
+// Share of a copy's bandwidth, judged on an H200, of rows of 100 MB or more: scale_shift 98 to 106 %, residual_gate 103 to 106 %,
+// ernie_residual_gate 103 %. Row by row, and of small calls, which are bound by latency: RESULTS.md in tasks/fuse_scale_shift,
 // tasks/residual_gate_add and tasks/ernie_adaln_residual_gate.
 //
 // Tokens that lie one behind the other are one run of vectors, of which a thread has one: flat.cuh, which has the dtypes of a

@@ -12,7 +12,7 @@
 // out). Modulations per channel or batch row are read by each block, out of the cache; per token they add their own D
 // elements each. Tokens too wide for a block's registers are read three times, the later ones out of the cache.
 //
-// Share of a copy's bandwidth, judged on an H200, of rows of 100 MB or more: norm_scale_shift 94 to 108 %,
+// Share of a copy's bandwidth, judged on an H200, of rows of 100 MB or more: norm_scale_shift 94 to 104 %,
 // residual_norm_scale_shift 96 to 106 %, layer_norm 99 %. Row by row: RESULTS.md in tasks/norm_scale_shift, and of the norms
 // alone in tasks/norm_infer. What follows are earlier forms on an H200 for bfloat16.
 // By graph replay out of a cold cache, with words to the caches (elements.cuh) that are gone by now:

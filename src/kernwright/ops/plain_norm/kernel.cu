@@ -3,7 +3,7 @@
 //
 // Contract: close. The mean of squares is summed in float32, and the result is rounded once.
 // Bytes per row of D elements of s bytes: 2 D s.
-// Share of a copy's bandwidth on an H200 for rows of 100 MB or more: rms_norm 96 to 99 %. tasks/norm_infer/RESULTS.md has every row, and
+// Share of a copy's bandwidth on an H200 for rows of 100 MB or more: rms_norm 99 to 101 %. tasks/norm_infer/RESULTS.md has every row, and
 // small calls, which are bound by latency.
 //
 // A few threads share a row. They issue all loads of the row and the weight before they use any, and reduce by shuffles.

@@ -7,7 +7,7 @@
 // Bytes per token of D elements of s bytes, with a sum of t bytes: D (2 s + t) without a residual (x in, both results out),
 // 2 D (s + t) with one; a second input adds its own D elements, a row scale one number. Weight and bias are read by each block,
 // from the cache.
-// Share of a copy's bandwidth on an H200 for rows of 100 MB or more: add_norm 95 to 98 %. tasks/add_norm/RESULTS.md has every row.
+// Share of a copy's bandwidth on an H200 for rows of 100 MB or more: add_norm 97 to 100 %. tasks/add_norm/RESULTS.md has every row.
 //
 // In place y is x, and the sum is the residual: a thread reads its vectors of both before it writes them, and no other thread does.
 
