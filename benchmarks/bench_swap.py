@@ -32,7 +32,7 @@ from kernwright.diagnose.perf_dump.dump import PerfDump
 from kernwright.diagnose.trace.trace import Annotation, Trace, read_trace
 
 HERE = Path(__file__).resolve().parent
-CHAIN, OP, OP_CALLS = "chain", "op", 5  # as in flux_blocks.py, which needs diffusers
+CHAIN, OP, OP_CALLS = "chain", "op", 5  # copies of flux_blocks.py's values; importing it needs diffusers
 FUNCTIONS = {"AdaLayerNormZero": "zero", "AdaLayerNormZeroSingle": "single", "AdaLayerNormContinuous": "continuous"}
 LABEL = "swap"
 ALLOWED = 0.2  # relative difference between the measured and the predicted saving

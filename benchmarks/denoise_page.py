@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 MOST_HOTSPOTS = 10
-PARTS = {"ms": "median_ms", "device_ms": "device_ms"}  # as the reference names them, and as the record does
+PARTS = {"ms": "median_ms", "device_ms": "device_ms"}  # key in the reference: key in the record
 HOST_OF_REGIONAL = ("regional_ms", "regional_device_ms")
 MOST_PATHS = 3  # fast paths of a hotspot that are named
 

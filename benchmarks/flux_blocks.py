@@ -31,7 +31,7 @@ from kernwright.diagnose.perf_dump.recorder import DumpRecorder
 
 NORMS = (AdaLayerNormZero, AdaLayerNormZeroSingle, AdaLayerNormContinuous)
 CHAIN, OP = "chain", "op"  # first words of the ranges in a trace
-OP_CALLS = 5  # of each shape in a trace
+OP_CALLS = 5  # calls of each shape in a trace
 WARM_UP = 3
 FULL = {"attention_head_dim": 128, "num_attention_heads": 24, "joint_attention_dim": 4096, "pooled_projection_dim": 768}
 TINY = {"attention_head_dim": 16, "num_attention_heads": 4, "joint_attention_dim": 32, "pooled_projection_dim": 32}

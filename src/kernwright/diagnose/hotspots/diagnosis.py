@@ -71,7 +71,7 @@ class Diagnosis:
 
     @property
     def extent(self) -> str:
-        """What `gpu_us` is the sum of, such as ` in 2 steps`; empty for a trace without named steps."""
+        """The steps that `gpu_us` adds up, such as ` in 2 steps`; empty for a trace without named steps."""
         named = [step for step in self.steps if step.name]
         if not named:
             return ""

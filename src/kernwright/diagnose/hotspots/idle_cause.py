@@ -14,7 +14,7 @@ from kernwright.diagnose.idle_time import Waited
 from kernwright.diagnose.trace.host_stack import HostRange
 from kernwright.diagnose.trace.trace import GpuEvent
 
-LEAST_SHARE = 0.05  # of the time of the steps; idle time below it is not worth a sentence
+LEAST_SHARE = 0.05  # share of the steps' time; shorter idle time is not reported
 MOST_SHAPES = 3
 LAUNCHES = "launches"
 

@@ -9,7 +9,7 @@ from kernwright.diagnose.hotspots.gpu_work import GpuWork
 from kernwright.diagnose.hotspots.hotspot import Coverage, Saving
 from kernwright.diagnose.hotspots.traffic import Traffic, traffic_of
 
-UNKNOWN_COPY_SHARE = (0.7, 1.0)  # of a fused kernel that does not exist yet
+UNKNOWN_COPY_SHARE = (0.7, 1.0)  # assumed range for a fused kernel that does not exist yet
 DATA_FLOW_ERROR = 0.1  # relative error of the bytes, because a trace has no data flow
 LEAST_KERNEL_US = 2.0  # the least time of a kernel, however few bytes it moves
 # Without shapes: a fused kernel takes as long as the longest kernel of its chain, within these factors.

@@ -18,7 +18,7 @@ DependencyRisk = Literal["low", "high", "unclear"]
 Advice = Literal["try overlap", "try fusion", "check deps", "skip overlap"]
 Reason = Literal["communication", "copy", "small grid"]
 
-LEAST_SHARE = 0.01  # of the time of all events
+LEAST_SHARE = 0.01  # share of the time of all events
 HIDDEN_SHARE = 0.8  # an event hidden to this extent has little left to gain
 HIGH_PRIORITY_SHARE = 0.05
 MOSTLY = 0.5  # share of the launches that must agree to tell a dependency

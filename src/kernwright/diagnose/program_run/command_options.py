@@ -10,8 +10,8 @@ from typing import Any
 
 from kernwright.diagnose.presets.preset import OPTIONS
 
-PERF_DUMP = "--perf-dump-path"  # of sglang
-OWN_PERF_DUMP = "--perf-dump"  # of `kernwright denoise`
+PERF_DUMP = "--perf-dump-path"  # option of sglang
+OWN_PERF_DUMP = "--perf-dump"  # option of `kernwright denoise`
 GPUS = "--num-gpus"
 _FURTHER = {"model": "--model-path", "seed": "--seed", "prompt": "--prompt"}
 _SGLANG = re.compile(r"sglang(\.[\w.]+)?")

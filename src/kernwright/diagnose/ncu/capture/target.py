@@ -17,7 +17,7 @@ from kernwright.diagnose.ncu.report.profiled_kernel import ProfiledKernel
 from kernwright.diagnose.presets.catalog import list_presets
 from kernwright.tasks.catalog import find_task, list_tasks
 
-MOST_LAUNCHES = 10  # of a program or preset, unless the user says otherwise: each takes a second or more
+MOST_LAUNCHES = 10  # default for a program or preset: profiling one launch takes a second or more
 
 
 @dataclass(frozen=True, kw_only=True)
