@@ -32,6 +32,7 @@ class JudgementContext:
     contestants: Mapping[SideName, Contestant]
     device: Device
     policy: TimingPolicy
+    seed: int
     rng: SecretRng
     interrupt: Interrupt
     slowness: Slowness = field(default_factory=Slowness)
@@ -51,3 +52,10 @@ class JudgementContext:
     def pool(self, row: Workload) -> Pool:
         """Return the pool of contents for one row in one round. Each pool has its own seed."""
         return self.device.pool(row, self.rng.content_seed())
+
+    def repeatable_pool(self, row: Workload) -> Pool:
+        """Return the pool of the correctness cases of a row, which depends only on the seed and the row.
+
+        So a failing case can be repeated without the other rows.
+        """
+        return self.device.pool(row, SecretRng.derived(self.seed, row.id).content_seed())

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kernwright.cli.judge.next_step import next_steps
+from kernwright.advice.next_step import next_steps
+from kernwright.judge.judge_request import JudgeRequest
 from kernwright.judge.record.verdict import INTERPRETED, UNTIMED, Verdict
-from kernwright.judge.request import JudgeRequest
 
 REQUEST = {"task": "norm", "candidate": Path("my kernel"), "device": "cuda"}
 
