@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kernwright.advice.failing_case import FailingCase, failing_case
+from kernwright.advice.failing_case import LABEL, FailingCase, failing_case
 from kernwright.advice.fault import FAULTS
 from kernwright.advice.next_step import NextStep, next_steps, repeat_command
 from kernwright.judge.judge_request import JudgeRequest
@@ -131,7 +131,10 @@ def _after_failures(failures: tuple[FailedRow, ...]) -> str:
     error = first.error.partition("\n")[0]
     if first.case is None:
         return f"Correct this fault of row {first.row} first: {error}"
-    return f"Correct row {first.row} first, which is {first.outcome} with {first.case.distribution} inputs: {error}"
+    sizes = " ".join(f"{axis}={size}" for axis, size in first.case.sizes.items())
+    at = f" at {sizes}" if sizes else ""
+    error = LABEL.sub("", error).strip()
+    return f"Correct row {first.row} first, which is {first.outcome} with {first.case.distribution} inputs{at}: {error}"
 
 
 def _bottleneck(row: TimedRow) -> str:

@@ -98,7 +98,7 @@ def judge(
         raise typer.BadParameter("name a task, or start a server with --serve", param_hint="'TASK'")
     from kernwright.advice.advice import advice_after
     from kernwright.advice.document import JudgedDocument
-    from kernwright.cli.console import ProgressBar, err, out
+    from kernwright.cli.console import ProgressBar, out
     from kernwright.cli.judge.candidate_output import CandidateOutput
     from kernwright.judge.judge_request import JudgeRequest
     from kernwright.ledger.ledger import default_ledger_root
@@ -119,7 +119,7 @@ def judge(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C: what was finished is recorded
     try:
         with ProgressBar() as bar:
-            found = judged_by(request, bar, served, lambda line: err.print(line))
+            found = judged_by(request, bar, served, lambda line: say(line, err=True))
     finally:
         for line in output.lines() if output else ():
             say(line)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -149,13 +151,25 @@ def _open_to_all(folder: Path) -> None:
 
 
 def _native_loop(folder: Path) -> str:
-    """Build the judge's native loop, once per judgement. This also shows that the machine can build."""
+    """Write the judge's native loop into a judgement's folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    library = folder / "native_loop.so"
+    library.write_bytes(_compiled_loop())
+    return str(library)
+
+
+@functools.cache
+def _compiled_loop() -> bytes:
+    """Build the native loop, once per process. This also shows that the machine can build."""
     import tvm_ffi.cpp
 
     source = Path(__file__).parents[1] / "worker" / "native_loop.cc"
-    try:
-        return str(tvm_ffi.cpp.build(name="native_loop", cpp_files=[str(source)], build_directory=str(folder)))
-    except (RuntimeError, OSError) as error:
-        raise EnvironmentProblem(
-            f"native code cannot be built here: {str(error).splitlines()[0][:200]}", "install a C++ compiler and ninja"
-        ) from None
+    with tempfile.TemporaryDirectory(prefix="kernwright-loop-") as folder:
+        try:
+            built = tvm_ffi.cpp.build(name="native_loop", cpp_files=[str(source)], build_directory=folder)
+            return Path(built).read_bytes()
+        except (RuntimeError, OSError) as error:
+            raise EnvironmentProblem(
+                f"native code cannot be built here: {str(error).splitlines()[0][:200]}",
+                "install a C++ compiler and ninja",
+            ) from None

@@ -23,16 +23,11 @@ _FIRST_WORD, _STATE_WORDS = 3, 624  # position and length of the Mersenne Twiste
 class SecretRng(random.Random):
     """A `random.Random` that draws from a keyed hash. The same seed gives the same choices."""
 
-    def __init__(self, seed: int, purpose: str = "") -> None:
-        self._key = hashlib.sha256(f"kernwright {seed}{purpose}".encode()).digest()
+    def __init__(self, seed: int) -> None:
+        self._key = hashlib.sha256(f"kernwright {seed}".encode()).digest()
         self._blocks = self._used = 0
         self._buffer = b""
         super().__init__(seed)
-
-    @classmethod
-    def derived(cls, seed: int, purpose: str) -> SecretRng:
-        """Return an independent generator for one purpose. The numbers of others do not reveal its numbers."""
-        return cls(seed, f" for {purpose}")
 
     def getrandbits(self, k: int, /) -> int:
         start, self._used = self._used, self._used + -(-k // 8)

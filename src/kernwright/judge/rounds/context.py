@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.device.device import Device
 from kernwright.judge.numerics.contents import Pool
-from kernwright.judge.numerics.secret_rng import SecretRng
+from kernwright.judge.numerics.secret_rng import CONTENT_SEED_BITS, SecretRng
 from kernwright.judge.record.sample import SideName
 from kernwright.judge.system.interrupt import Interrupt
 from kernwright.tasks.policy import TimingPolicy
@@ -58,4 +59,5 @@ class JudgementContext:
 
         So a failing case can be repeated without the other rows.
         """
-        return self.device.pool(row, SecretRng.derived(self.seed, row.id).content_seed())
+        drawn = hashlib.sha256(f"kernwright {self.seed} cases of {row.id}".encode()).digest()
+        return self.device.pool(row, int.from_bytes(drawn[:8], "little") >> (64 - CONTENT_SEED_BITS))
