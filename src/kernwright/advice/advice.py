@@ -29,7 +29,7 @@ class FailedRow(BaseModel):
     )
 
 
-class TimedRow(BaseModel):
+class RowDistance(BaseModel):
     """The times of a row in the deciding metric, and their distance to the limit."""
 
     model_config = ConfigDict(frozen=True)
@@ -56,7 +56,7 @@ class Advice(BaseModel):
 
     sentence: str = Field(description="the next thing to do")
     failures: tuple[FailedRow, ...] = ()
-    rows: tuple[TimedRow, ...] = Field(default=(), description="timed rows, the one farthest from the limit first")
+    rows: tuple[RowDistance, ...] = Field(default=(), description="timed rows, the one farthest from the limit first")
     commands: tuple[NextStep, ...] = ()
 
 
@@ -86,12 +86,12 @@ def _failed(verdict: Verdict, row: RowVerdict, request: JudgeRequest) -> FailedR
     )
 
 
-def _timed(verdict: Verdict, row: RowVerdict) -> TimedRow | None:
+def _timed(verdict: Verdict, row: RowVerdict) -> RowDistance | None:
     result, device = row.metrics.get(verdict.metric), row.metrics.get("device")
     if not isinstance(result, MetricResult):
         return None
     time = result.candidate_us
-    return TimedRow(
+    return RowDistance(
         row=row.id,
         outcome=row.verdict,
         baseline_us=result.baseline_us,
@@ -112,7 +112,7 @@ def _kernels(row: RowVerdict, side: str) -> int | None:
     return sum(kernel.count for kernel in row.kernels[side] if not UNCOUNTED.fullmatch(kernel.name))
 
 
-def _sentence(verdict: Verdict, failures: tuple[FailedRow, ...], timed: list[TimedRow]) -> str:
+def _sentence(verdict: Verdict, failures: tuple[FailedRow, ...], timed: list[RowDistance]) -> str:
     if verdict.interrupted:
         return "The run was interrupted: judge all rows again."
     if failures:
@@ -137,7 +137,7 @@ def _after_failures(failures: tuple[FailedRow, ...]) -> str:
     return f"Correct row {first.row} first, which is {first.outcome} with {first.case.distribution} inputs{at}: {error}"
 
 
-def _bottleneck(row: TimedRow) -> str:
+def _bottleneck(row: RowDistance) -> str:
     """Return what limits the candidate on a row, from the times and the number of kernels."""
     if row.kernels_us is not None and row.candidate_us - row.kernels_us > LAUNCH_SHARE * row.candidate_us:
         return (

@@ -187,7 +187,7 @@ class Connections(threading.Thread):
         except OSError:
             return
         connection.setblocking(False)
-        client = Client(connection)
+        client = Client(connection=connection)
         self._clients.add(client)
         self._selector.register(connection, selectors.EVENT_READ, client)
         if reason := why_refused(connection):
