@@ -15,6 +15,7 @@ from kernwright.campaign.record import (
     CampaignBody,
     CampaignEnded,
     CampaignStarted,
+    Idea,
     IterationEdited,
     IterationEnded,
     IterationStarted,
@@ -39,6 +40,10 @@ class Iteration:
     @property
     def number(self) -> int:
         return self.started.number
+
+    @property
+    def idea(self) -> Idea | None:
+        return (self.edited and self.edited.idea) or self.started.idea
 
     @property
     def is_open(self) -> bool:

@@ -1,8 +1,9 @@
 """Records of a campaign in the ledger: one model for each kind.
 
-An iteration has up to three records. `iteration_started` states the idea before anything is edited. `iteration_edited`
-names the commit and the digest of the edited candidate. `iteration_ended` has the verdict and what follows from it. A
-process that is killed leaves an iteration without its last record; the next process continues it from there.
+An iteration has up to three records. `iteration_started` is written before anything is edited. `iteration_edited` has
+the idea behind the edit with its predicted effect, and names the commit and the digest of the edited candidate; it is
+written before anything is judged. `iteration_ended` has the verdict and what follows from it. A process that is killed
+leaves an iteration without its last record; the next process continues it from there.
 """
 
 from __future__ import annotations
@@ -68,17 +69,27 @@ class BaselineMeasured(CampaignBody):
     bottleneck: Bottleneck
 
 
+class Idea(BaseModel):
+    """Why an edit should help, and by how much."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    hypothesis: str = Field(min_length=1)
+    direction: str = Field(
+        min_length=1, description="tag of the direction, such as vector-width; stop rules compare it"
+    )
+    predicted_ratio: float | None = Field(
+        default=None, gt=0, description="expected speedup over the best version so far; 1.05 is 5 % faster"
+    )
+
+
 class IterationStarted(CampaignBody):
     kind: ClassVar[str] = "iteration_started"
 
     number: int = Field(ge=1)
-    hypothesis: str
-    direction: str = Field(description="tag of the direction, such as vector-width; stop rules compare it")
-    predicted_ratio: float | None = Field(
-        default=None, description="expected speedup over the best version so far; 1.05 is 5 % faster"
-    )
     agent: str
     parent_commit: str
+    idea: Idea | None = Field(default=None, description="the idea, if it is known before the edit")
 
 
 class IterationEdited(CampaignBody):
@@ -86,6 +97,7 @@ class IterationEdited(CampaignBody):
 
     number: int = Field(ge=1)
     ending: AgentEnding
+    idea: Idea | None = None
     reason: str = Field(default="", description="why the agent did not finish, or which protected file it changed")
     commit: str | None = Field(default=None, description="commit with the edited candidate; None without a change")
     candidate_digest: str | None = None
