@@ -49,7 +49,7 @@ from kernwright.judge.system.sandbox import Sandbox
 START_DEADLINE_S = 120.0
 CALL_DEADLINE_S = 120.0  # limit of one untimed call, which may compile
 BUILD_DEADLINE_S = 300.0
-DEVICE_DEADLINE_S = 30.0  # for the device to finish what a call has started
+DEVICE_DEADLINE_S = 30.0  # limit for the device to finish the work that a call has started
 DYING_S = 0.5
 CORE_SLACK = 1.05  # tolerated ratio of processor time to elapsed time per granted thread
 LEAST_SLACK_NS = 50_000
