@@ -26,9 +26,7 @@ class ScriptWatch:
         self._targets = targets
         self._recorder = recorder
         self._missing: list[CaptureTarget] = []
-        self._bound: dict[
-            str, Any
-        ] = {}  # by the name of a target: the wrapped object that the script has under this name
+        self._bound: dict[str, Any] = {}  # the wrapped object that the script has under the name of each target
         self._script: FrameType | None = None
 
     def start(self) -> None:
