@@ -1,6 +1,7 @@
 """The usual shapes of an op's other tensors for a given first tensor.
 
-`kernwright explain` needs them if only one shape is given. An unlisted tensor that carries data has the sizes of the first tensor. One that modulates has its last size.
+`kernwright explain` needs them if only one shape is given. An unlisted tensor that carries data has the sizes of the
+first tensor. An unlisted tensor that modulates has the last size of the first tensor.
 """
 
 from __future__ import annotations
