@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 BEGIN = time.perf_counter()
-if __name__ == "__main__":  # diffusers would import it, which is a third of the start, and no block needs it
-    sys.modules["transformers"] = None  # type: ignore[assignment]
+if __name__ == "__main__":  # diffusers would import them, which is a third of the start, and no block needs them
+    for unneeded in ("transformers", "peft"):  # peft imports transformers
+        sys.modules[unneeded] = None  # type: ignore[assignment]
 
 import torch
 from diffusers.models.normalization import AdaLayerNormContinuous, AdaLayerNormZero, AdaLayerNormZeroSingle

@@ -128,9 +128,11 @@ def begun(talk: Conversation, request: JudgeRequest) -> None:
         pass
 
 
-def until_idle() -> None:
-    while server_status("cpu").judging:
-        time.sleep(0.05)
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60.0
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_a_second_judgement_starts_neither_process_nor_zygote_and_sees_the_edit(
@@ -159,7 +161,7 @@ def test_a_client_that_leaves_and_one_that_cancels_end_their_judgements(
 ) -> None:
     with conversation() as talk:
         begun(talk, request_of(ENDLESS))
-    until_idle()
+    until(lambda: not server_status("cpu").judging)
     with conversation() as talk:
         begun(talk, request_of(ENDLESS))
         talk.send(CancelCall())
@@ -193,11 +195,9 @@ def test_two_clients_wait_for_each_other_and_a_waiting_one_may_leave(
         leaving.receive()
         second = threading.Thread(target=lambda: found.append(served_judge(request_of(RIGHT), phases)))
         second.start()
-        while server_status("cpu").waiting < 2:
-            time.sleep(0.02)
+        until(lambda: server_status("cpu").waiting == 2)
         leaving.connection.close()
-        while server_status("cpu").waiting > 1:
-            time.sleep(0.02)
+        until(lambda: server_status("cpu").waiting == 1)
     second.join(60.0)
     assert phases.seen[0].startswith("waiting for") and any("timing" in phase for phase in phases.seen)
     assert found[0].verdict not in ("incorrect", "failed", "tampered")
@@ -293,10 +293,7 @@ def test_a_killed_server_leaves_no_worker_and_the_next_one_takes_its_place(
             with pytest.raises(NotServed):
                 while True:
                     talk.receive()
-        end = time.monotonic() + 30
-        while any(procfs.is_alive(pid) for pid in children) and time.monotonic() < end:
-            time.sleep(0.05)
-        assert not any(procfs.is_alive(pid) for pid in children)
+        until(lambda: not any(procfs.is_alive(pid) for pid in children))
         said: list[str] = []
         assert quick_judge(request_of(RIGHT), say=said.append).served is None
         assert len(said) == 1 and str(killed.pid) in said[0]

@@ -1,4 +1,4 @@
-"""WorkerSpec: what the worker of one side loads and reads."""
+"""WorkerSpec: the code that the worker of one side loads, and the folders that it reads."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class WorkerSpec:
 
     @property
     def is_baseline(self) -> bool:
-        """Return whether it is a baseline, in either place. The shipped ops count as a candidate."""
+        """Return whether the side is a baseline, also one in the place of a contender. The shipped ops are none."""
         return self.orders.kind not in ("candidate", "shipped")
 
     def preloads(self, device: str) -> tuple[str, ...]:

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-DEVICE_DEADLINE_S = 30.0  # for the device to finish what a call has started
+DEVICE_DEADLINE_S = 30.0  # limit for the device to finish the work that a call has started

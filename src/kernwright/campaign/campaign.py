@@ -1,0 +1,63 @@
+"""Campaign: where the files of a campaign are, and how its records are read and written.
+
+<repository>/.kernwright/campaigns/<name>/
+    settings.json        CampaignSettings; equal to the record `campaign_started`
+    .lock                held by the process that works on the campaign
+    worktree/            git worktree on the branch kernwright/<name>
+        campaigns/<name>/    the folder of the agent: card, reference, solution/, context/, ITERATIONS.md
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernwright.campaign.history import History
+from kernwright.campaign.settings import CampaignSettings
+from kernwright.ledger.ledger import Ledger
+
+BRANCHES = "kernwright"  # a campaign's branch is kernwright/<name>
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """A campaign on this machine."""
+
+    settings: CampaignSettings
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+    @property
+    def folder(self) -> Path:
+        return campaigns_folder(self.settings.repository) / self.name
+
+    @property
+    def worktree(self) -> Path:
+        return self.folder / "worktree"
+
+    @property
+    def branch(self) -> str:
+        return f"{BRANCHES}/{self.name}"
+
+    @property
+    def agent_folder(self) -> Path:
+        """Return the only folder that an agent may change."""
+        return self.worktree / "campaigns" / self.name
+
+    @property
+    def solution(self) -> Path:
+        """Return the candidate's folder. It is judged under the name of the campaign."""
+        return self.agent_folder / "solution"
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(self.settings.ledger)
+
+    def history(self) -> History:
+        return History.read(self.ledger, self.name)
+
+
+def campaigns_folder(repository: Path) -> Path:
+    return repository / ".kernwright" / "campaigns"
