@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from kernwright.campaign.agents.agent import Agent
-from kernwright.core.errors import KernwrightError
+from kernwright.campaign.agents.human import Human
+from kernwright.campaign.agents.preset import find_preset
+from kernwright.campaign.agents.program_agent import ProgramAgent
+
+TUNER, HUMAN = "tuner", "human"
 
 
 def find_agent(name: str, repository: Path, command: str | None = None, walls: bool = True) -> Agent:
@@ -14,4 +18,6 @@ def find_agent(name: str, repository: Path, command: str | None = None, walls: b
     `command` is the command line of the agent `command`. Without `walls` a program may write wherever its user may;
     changes of protected files are then found only afterwards.
     """
-    raise KernwrightError(f"no agent is called {name!r}")
+    if name == HUMAN:
+        return Human()
+    return ProgramAgent(name, find_preset(name, repository, command), walls)
