@@ -15,6 +15,9 @@ from pathlib import Path
 from kernwright.campaign.history import History
 from kernwright.campaign.settings import CampaignSettings
 from kernwright.ledger.ledger import Ledger
+from kernwright.tasks.catalog import find_task
+from kernwright.tasks.task import Task
+from kernwright.tasks.workload import Workload
 
 BRANCHES = "kernwright"  # a campaign's branch is kernwright/<name>
 
@@ -57,6 +60,14 @@ class Campaign:
 
     def history(self) -> History:
         return History.read(self.ledger, self.name)
+
+    def task(self) -> Task:
+        return find_task(self.settings.task)
+
+    def rows(self) -> tuple[Workload, ...]:
+        """Return the rows that the campaign is judged on."""
+        own = self.settings
+        return self.task().select(own.rows, own.op, default="smoke" if own.device == "cpu" else "production")
 
 
 def campaigns_folder(repository: Path) -> Path:

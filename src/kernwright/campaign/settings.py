@@ -38,6 +38,7 @@ class CampaignSettings(BaseModel):
     metric: Metric
     language: CampaignLanguage
     agent: str = Field(description="name of an agent: tuner, command, human, or a preset")
+    command: str | None = Field(default=None, description="command line of the agent `command`")
     budget: Budget = Budget()
     target_ratio: float | None = Field(
         default=None, description="speedup at the bandwidth limit; reaching it ends the campaign; None if unknown"
