@@ -41,6 +41,7 @@ class Agent(Protocol):
     A KeyboardInterrupt passes through it after the agent's processes have ended.
     """
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def edit(self, assignment: Assignment, progress: Progress) -> AgentResult: ...
