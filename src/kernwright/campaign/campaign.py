@@ -2,6 +2,7 @@
 
 <repository>/.kernwright/campaigns/<name>/
     settings.json        CampaignSettings; equal to the record `campaign_started`
+    page.html            page of the campaign, written anew after each record
     .lock                held by the process that works on the campaign
     worktree/            git worktree on the branch kernwright/<name>
         campaigns/<name>/    the folder of the agent: card, reference, solution/, context/, ITERATIONS.md
@@ -53,6 +54,11 @@ class Campaign:
     def solution(self) -> Path:
         """Return the candidate's folder. It is judged under the name of the campaign."""
         return self.agent_folder / "solution"
+
+    @property
+    def page(self) -> Path:
+        """Return the page that is written anew after each record."""
+        return self.folder / "page.html"
 
     @property
     def ledger(self) -> Ledger:

@@ -13,7 +13,7 @@ from kernwright.campaign.files.upstream_work import upstream_lines
 from kernwright.campaign.history import History
 from kernwright.campaign.record import Bottleneck, RowFigure
 from kernwright.campaign.settings import CampaignSettings
-from kernwright.campaign.standing import standing_of, target_of
+from kernwright.campaign.state.standing import standing_of, target_of
 from kernwright.core.parsed_op import ParsedOp
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload

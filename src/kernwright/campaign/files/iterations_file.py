@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kernwright.campaign.history import History, Iteration
 from kernwright.campaign.record import IterationEnded
-from kernwright.campaign.standing import ideas, standing_of, target_of
+from kernwright.campaign.state.standing import ideas, standing_of, target_of
 
 FILE = "ITERATIONS.md"
 
@@ -116,7 +116,7 @@ def directions_text(history: History) -> str:
     for direction, own in tried.items():
         gains = [each.ended.against_best for each in own if each.ended and each.ended.against_best is not None]
         wins = sum(bool(each.ended and each.ended.improved) for each in own)
-        best = f", best {max(gains):.3f}x over the best version then" if gains else ", never timed"
+        best = f", measured up to {max(gains):.3f}x over the best version then" if gains else ", never timed"
         parts.append(f"{direction}: {len(own)} idea(s), {wins} improved{best}")
     return "; ".join(parts) or "no idea was tried"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kernwright.campaign.files.card import bottleneck_text
 from kernwright.campaign.history import History
 from kernwright.campaign.settings import CampaignSettings
-from kernwright.campaign.standing import bandwidth_limit
+from kernwright.campaign.state.standing import bandwidth_limit
 
 BASELINE_FILE = "baseline.md"
 HINTS_FILE = "hints.md"

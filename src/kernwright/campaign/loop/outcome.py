@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernwright.campaign.record import Idea, Prediction, RowFigure
-from kernwright.campaign.standing import CORRECT, Standing
+from kernwright.campaign.state.standing import CORRECT, Standing
 from kernwright.judge.record.verdict import Headline, MetricResult, Outcome, RowVerdict, Verdict
 from kernwright.tasks.policy import Metric
 

@@ -8,8 +8,8 @@ from kernwright.campaign.loop.step import HUMAN, finish, judge_start, settle, st
 from kernwright.campaign.loop.stop_rules import Refusal, refusals
 from kernwright.campaign.loop.work import CampaignWork
 from kernwright.campaign.settings import Budget
-from kernwright.campaign.standing import START, usage_of
 from kernwright.campaign.start.start import GIVEN
+from kernwright.campaign.state.standing import START, usage_of
 from kernwright.core.errors import KernwrightError
 
 LEAST_AGENT_S = 1.0

@@ -17,7 +17,7 @@ from kernwright.campaign.loop.outcome import Figures, improves, judged_predictio
 from kernwright.campaign.loop.stop_rules import Refusal, avoided_directions, plain_direction, refusals
 from kernwright.campaign.loop.work import CampaignWork
 from kernwright.campaign.record import Idea, IterationEdited, IterationEnded, IterationStarted
-from kernwright.campaign.standing import START, Standing, standing_of, target_of
+from kernwright.campaign.state.standing import START, Standing, standing_of, target_of
 from kernwright.core.errors import KernwrightError
 from kernwright.core.plain_text import plain
 from kernwright.judge.record.verdict import Outcome

@@ -7,7 +7,7 @@ from typing import Literal
 
 from kernwright.campaign.history import History, Iteration
 from kernwright.campaign.settings import Budget
-from kernwright.campaign.standing import ideas, standing_of, target_of, usage_of
+from kernwright.campaign.state.standing import ideas, standing_of, target_of, usage_of
 
 MOST_IN_VAIN = 3  # iterations in a row without improvement, after which conditions apply to the next one
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernwright.campaign.book import CampaignBook
 from kernwright.campaign.campaign import Campaign
 from kernwright.campaign.files.agent_folder import write_generated_files
 from kernwright.campaign.files.iterations_file import directions_text
@@ -15,8 +14,9 @@ from kernwright.campaign.loop.judging import Judging
 from kernwright.campaign.loop.outcome import row_figure
 from kernwright.campaign.loop.stop_rules import avoided_directions
 from kernwright.campaign.record import BaselineMeasured, CampaignEnded, LedgerReread, ProfileTaken
-from kernwright.campaign.standing import Standing, standing_of, usage_of
-from kernwright.campaign.versions import Versions
+from kernwright.campaign.state.book import CampaignBook
+from kernwright.campaign.state.standing import Standing, standing_of, usage_of
+from kernwright.campaign.state.versions import Versions
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.rounds.progress import Progress
 
@@ -116,9 +116,11 @@ class CampaignWork:
         history = self.campaign.history()
         usage = usage_of(history)
         best = (
-            f"best: iteration {self.standing.iteration} with {self.standing.ratio:.3f}x" if history.best else "no best"
+            f"best: iteration {self.standing.iteration} with {self.standing.ratio:.3f}x over the baseline"
+            if history.best
+            else "no version is better than the start"
         )
-        summary = f"{usage.iterations} idea(s); {directions_text(history)}; {best} over the baseline"
+        summary = f"{usage.iterations} idea(s); {directions_text(history)}; {best}"
         reread = LedgerReread(
             campaign=self.campaign.name,
             after_iteration=self.last_number,

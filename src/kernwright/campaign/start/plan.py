@@ -11,10 +11,11 @@ from pydantic import ValidationError
 from kernwright.baselines.lookup import find_baseline
 from kernwright.campaign.campaign import BRANCHES, campaigns_folder
 from kernwright.campaign.history import campaigns_in
+from kernwright.campaign.lookup import SETTINGS_FILE
 from kernwright.campaign.repository import Repository
 from kernwright.campaign.settings import Budget, CampaignLanguage, CampaignSettings
 from kernwright.campaign.start.hygiene import CleanBase
-from kernwright.campaign.versions import STARTED
+from kernwright.campaign.state.versions import STARTED
 from kernwright.core.errors import EnvironmentProblem, KernwrightError, did_you_mean
 from kernwright.core.plain_text import comparable_name
 from kernwright.judge.request import NEEDS_CUDA, JudgeRequest, policy_of
@@ -23,7 +24,6 @@ from kernwright.tasks.candidate import SHIPPED, load_candidate
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Task
 
-SETTINGS_FILE = "settings.json"
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 
 
@@ -40,7 +40,8 @@ class CampaignPlan:
     metric: str | None = None
     language: CampaignLanguage | None = None
     agent: str = "human"
-    command: str | None = None
+    agent_command: str | None = None
+    agent_walls: bool = True
     budget: Budget = field(default_factory=Budget)
     target_ratio: float | None = None
     ledger: Path | None = None
@@ -73,7 +74,8 @@ class CampaignPlan:
                 metric=metric,
                 language=language,
                 agent=self.agent,
-                command=self.command,
+                agent_command=self.agent_command,
+                agent_walls=self.agent_walls,
                 budget=self.budget,
                 target_ratio=self.target_ratio,
                 repository=root,

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from kernwright.campaign.book import campaign_lock
-from kernwright.campaign.campaign import Campaign, campaigns_folder
+from kernwright.campaign.campaign import Campaign
 from kernwright.campaign.files.agent_folder import write_generated_files
 from kernwright.campaign.files.starting_candidate import given_candidate, starting_candidate
 from kernwright.campaign.history import History, HistoryEntry
+from kernwright.campaign.lookup import SETTINGS_FILE
 from kernwright.campaign.record import CampaignStarted
 from kernwright.campaign.repository import GitFailed, Repository
 from kernwright.campaign.settings import CampaignSettings
 from kernwright.campaign.start.hygiene import check_hygiene
-from kernwright.campaign.start.plan import SETTINGS_FILE, CampaignPlan, is_taken
-from kernwright.campaign.versions import SOLUTION, Versions
+from kernwright.campaign.start.plan import CampaignPlan, is_taken
+from kernwright.campaign.state.book import campaign_lock
+from kernwright.campaign.state.versions import SOLUTION, Versions
 from kernwright.core.errors import KernwrightError
 from kernwright.ledger.files import replacing
 from kernwright.tasks.catalog import find_task
@@ -26,7 +27,12 @@ EXCLUDED = "/.kernwright/"
 GIVEN = "given_start"  # an empty file in the folder of a campaign whose starting version the user gave
 
 
-def start_campaign(folder: Path, plan: CampaignPlan, base: str | None = None) -> Campaign:
+def start_campaign(
+    folder: Path,
+    plan: CampaignPlan,
+    base: str | None = None,
+    check: Callable[[CampaignSettings], object] = lambda settings: None,
+) -> Campaign:
     """Make a campaign in the repository around a folder. Nothing is measured yet.
 
     The campaign exists when its settings are written, which is the last step. The remains of an interrupted start are
@@ -34,6 +40,7 @@ def start_campaign(folder: Path, plan: CampaignPlan, base: str | None = None) ->
 
     Args:
         base: the commit to start from; by default the current one.
+        check: is called with the settings before anything is made, and may refuse them.
 
     Raises:
         UncleanRepository: the repository is not in a state that a campaign can start from.
@@ -41,6 +48,7 @@ def start_campaign(folder: Path, plan: CampaignPlan, base: str | None = None) ->
     """
     clean = check_hygiene(folder, base)
     settings = plan.settings(clean)
+    check(settings)
     files = _starting_files(plan, settings)
     _exclude(clean.repository)
     campaign = Campaign(settings)
@@ -56,27 +64,6 @@ def start_campaign(folder: Path, plan: CampaignPlan, base: str | None = None) ->
         with replacing(campaign.folder / SETTINGS_FILE) as stream:
             stream.write(settings.model_dump_json(indent=1).encode() + b"\n")
     return campaign
-
-
-def load_campaign(repository: Path, name: str) -> Campaign:
-    """Return the campaign of that name in a repository."""
-    path = campaigns_folder(repository) / name / SETTINGS_FILE
-    try:
-        return Campaign(CampaignSettings.model_validate_json(path.read_bytes()))
-    except FileNotFoundError:
-        known = ", ".join(campaign_names(repository)) or "(none)"
-        raise KernwrightError(
-            f"there is no campaign {name!r} in {repository}", f"known: {known}; `kernwright campaign start` makes one"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise KernwrightError(
-            f"{path} cannot be read: {error}", "restore the file: the ledger has its content"
-        ) from None
-
-
-def campaign_names(repository: Path) -> list[str]:
-    """Return the names of the campaigns of a repository."""
-    return sorted(path.parent.name for path in campaigns_folder(repository).glob(f"*/{SETTINGS_FILE}"))
 
 
 def _starting_files(plan: CampaignPlan, settings: CampaignSettings) -> Mapping[str, bytes]:

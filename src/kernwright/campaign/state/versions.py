@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from kernwright.campaign.book import CampaignBook
 from kernwright.campaign.campaign import Campaign
 from kernwright.campaign.record import IterationEdited
 from kernwright.campaign.repository import FileVersion, Repository
+from kernwright.campaign.state.book import CampaignBook
 from kernwright.core.errors import KernwrightError
 
 STARTED = "Kernwright-Campaign"

@@ -94,3 +94,18 @@ def campaign_lock(folder: Path) -> Iterator[int]:
         yield lock
     finally:
         os.close(lock)
+
+
+def is_worked_on(folder: Path) -> bool:
+    """Return whether a process holds the lock of a campaign's folder."""
+    try:
+        lock = os.open(folder / ".lock", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
