@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernwright.campaign.record import Idea, Prediction, RowFigure
-from kernwright.campaign.state.standing import CORRECT, Standing
+from kernwright.campaign.state.standing import CORRECT, StandingVersion
 from kernwright.judge.record.verdict import Headline, MetricResult, Outcome, RowVerdict, Verdict
 from kernwright.tasks.policy import Metric
 
@@ -54,12 +54,12 @@ def row_figure(row: RowVerdict, metric: Metric) -> RowFigure:
     )
 
 
-def relative(figures: Figures, standing: Standing) -> float | None:
+def relative(figures: Figures, standing: StandingVersion) -> float | None:
     """Return the speedup over the standing version; None if nothing was timed."""
     return figures.ratio / standing.ratio if figures.ratio is not None else None
 
 
-def improves(figures: Figures, standing: Standing) -> bool:
+def improves(figures: Figures, standing: StandingVersion) -> bool:
     """Return whether a version is faster than the standing one by more than the noise.
 
     The verdict must be correct and decided, the gain larger than the noise band, and the standing ratio below the whole
@@ -71,7 +71,7 @@ def improves(figures: Figures, standing: Standing) -> bool:
     return gain > 1 + figures.noise_band and figures.interval[0] > standing.ratio
 
 
-def judged_prediction(idea: Idea | None, figures: Figures | None, standing: Standing) -> Prediction:
+def judged_prediction(idea: Idea | None, figures: Figures | None, standing: StandingVersion) -> Prediction:
     """Return whether the measured effect agrees with the predicted one.
 
     The effect is known up to the confidence interval, widened by the noise band. A gain is confirmed if the interval

@@ -24,6 +24,7 @@ def prepare(work: CampaignWork, agent: Agent | None, assignment: Assignment | No
         agent: repeats the edit of an interrupted iteration.
         assignment: limits of the agent.
     """
+    work.versions.repository.refresh_index()  # a process that was killed after a commit left the index as it was
     work.measure_baseline()
     done = []
     if (interrupted := work.book.history.open_iteration) is not None:

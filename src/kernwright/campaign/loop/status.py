@@ -11,7 +11,7 @@ from kernwright.campaign.history import History, Iteration
 from kernwright.campaign.loop.step import HUMAN
 from kernwright.campaign.loop.stop_rules import Refusal, avoided_directions, refusals
 from kernwright.campaign.record import CampaignEnded, IterationEnded, LedgerReread, ProfileTaken
-from kernwright.campaign.state.standing import Standing, Usage, standing_of, target_of, usage_of
+from kernwright.campaign.state.standing import StandingVersion, Usage, standing_of, target_of, usage_of
 
 Stage = Literal["prepared", "waiting", "editing", "judging", "refused", "ended"]
 
@@ -29,7 +29,7 @@ class CampaignStatus:
     campaign: Campaign
     stage: Stage
     is_running: bool
-    standing: Standing
+    standing: StandingVersion
     interval: tuple[float, float] | None
     target: float | None
     usage: Usage

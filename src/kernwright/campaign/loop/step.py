@@ -17,7 +17,7 @@ from kernwright.campaign.loop.outcome import Figures, improves, judged_predictio
 from kernwright.campaign.loop.stop_rules import Refusal, avoided_directions, plain_direction, refusals
 from kernwright.campaign.loop.work import CampaignWork
 from kernwright.campaign.record import Idea, IterationEdited, IterationEnded, IterationStarted
-from kernwright.campaign.state.standing import START, Standing, standing_of, target_of
+from kernwright.campaign.state.standing import START, StandingVersion, standing_of, target_of
 from kernwright.core.errors import KernwrightError
 from kernwright.core.plain_text import plain
 from kernwright.judge.record.verdict import Outcome
@@ -245,7 +245,7 @@ def _ended(work: CampaignWork, iteration: Iteration) -> IterationEnded:
 def _judged(
     work: CampaignWork,
     iteration: Iteration,
-    standing: Standing,
+    standing: StandingVersion,
     first: Figures,
     confirmed: Figures | None,
     reason: str,
@@ -274,7 +274,7 @@ def _judged(
     )
 
 
-def _unjudged(work: CampaignWork, iteration: Iteration, standing: Standing, reason: str) -> IterationEnded:
+def _unjudged(work: CampaignWork, iteration: Iteration, standing: StandingVersion, reason: str) -> IterationEnded:
     return IterationEnded(
         campaign=work.campaign.name,
         number=iteration.number,

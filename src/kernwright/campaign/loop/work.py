@@ -15,7 +15,7 @@ from kernwright.campaign.loop.outcome import row_figure
 from kernwright.campaign.loop.stop_rules import avoided_directions
 from kernwright.campaign.record import BaselineMeasured, CampaignEnded, LedgerReread, ProfileTaken
 from kernwright.campaign.state.book import CampaignBook
-from kernwright.campaign.state.standing import Standing, standing_of, usage_of
+from kernwright.campaign.state.standing import StandingVersion, standing_of, usage_of
 from kernwright.campaign.state.versions import Versions
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.rounds.progress import Progress
@@ -46,7 +46,7 @@ class CampaignWork:
         return Judging(self.campaign, self.progress)
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> StandingVersion:
         return standing_of(self.book.history)
 
     @property

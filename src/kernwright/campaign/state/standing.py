@@ -1,4 +1,4 @@
-"""Standing: the version that the next idea is compared with, and the figures of the whole campaign."""
+"""StandingVersion: the version that the next idea is compared with, and the figures of the whole campaign."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CORRECT = frozenset({"faster", "same", "slower"})
 
 
 @dataclass(frozen=True)
-class Standing:
+class StandingVersion:
     """The version that an edit must improve on.
 
     Attributes:
@@ -27,7 +27,7 @@ class Standing:
     ratio: float
 
 
-def standing_of(history: History, before: int | None = None) -> Standing:
+def standing_of(history: History, before: int | None = None) -> StandingVersion:
     """Return the best version; before the first improvement, the starting version.
 
     Args:
@@ -36,14 +36,14 @@ def standing_of(history: History, before: int | None = None) -> Standing:
     done = [each for each in history.iterations if each.ended and (before is None or each.number < before)]
     for each in reversed(done):
         if each.ended and each.ended.improved and each.ended.ratio is not None and each.edited:
-            return Standing(each.number, each.edited.commit, each.ended.ratio)
+            return StandingVersion(each.number, each.edited.commit, each.ended.ratio)
     first = next(iter(history.iterations), None)
     if first is None:
-        return Standing(None, None, 1.0)
+        return StandingVersion(None, None, 1.0)
     judged = first.ended if first in done and first.started.agent == START else None
     if judged and judged.verdict in CORRECT and judged.ratio is not None:
-        return Standing(first.number, first.started.parent_commit, judged.ratio)
-    return Standing(None, first.started.parent_commit, 1.0)
+        return StandingVersion(first.number, first.started.parent_commit, judged.ratio)
+    return StandingVersion(None, first.started.parent_commit, 1.0)
 
 
 def ideas(history: History) -> list[Iteration]:

@@ -1,4 +1,4 @@
-"""A repository with a tiny task, and an agent that is a real program, for tests of campaigns."""
+"""A repository with a tiny task, and an agent that is a real program, for tests and benchmarks of campaigns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ fp32 = { atol = 1e-5, rtol = 1e-5 }
 
 [timing]
 block_ms = 0.5
-quads_per_round = 6
+quads_per_round = 8
 first_look = 1
 max_rounds = 1
 """
@@ -40,12 +40,12 @@ from kernwright.core.op import define
 def twice(x: Tensor) -> Tensor:
     return x * 2
 """
-# Takes about 40 times as long as one multiplication, so that gains are clear on a busy machine.
+# Takes about 200 times as long as one multiplication, so that a large gain is clear on a busy machine, too.
 BASELINES = """
 def slow(op):
     def run(x):
         y = x * 0.1
-        for _ in range(40):
+        for _ in range(200):
             y = x * 2
         return y
     return run
@@ -62,7 +62,10 @@ def kernel(operators: int, result: str = "x * 2") -> str:
     return f"def twice(x):\n    for _ in range({operators}):\n        y = x * 3\n    return {result}\n"
 
 
-CANDIDATE = {"candidate.toml": 'op = "twice"\nlanguage = "python"\nentry = "kernel.py:twice"\n', "kernel.py": kernel(20)}
+CANDIDATE = {
+    "candidate.toml": 'op = "twice"\nlanguage = "python"\nentry = "kernel.py:twice"\n',
+    "kernel.py": kernel(199),
+}
 
 
 def git(folder: Path, *words: str) -> str:
