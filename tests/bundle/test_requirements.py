@@ -61,7 +61,7 @@ print(len(list(SampledSearch(space, [], 1).proposals())))
 
 
 def test_the_tuner_searches_with_what_a_bundle_carries() -> None:
-    core, tests, more = choose_pins(True, ["scipy==1.17.1"], with_campaign=True)
+    _, tests, more = choose_pins(True, ["scipy==1.17.1"], with_campaign=True)
     names = [pin.name for pin in more]
     assert set(names) == {*TUNER, "scipy"} - {pin.name for pin in tests} and len(names) == len(set(names))
     left_out = closure(["optuna"]) - set(TUNER) - set(CORE)
