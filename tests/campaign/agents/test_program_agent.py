@@ -33,6 +33,7 @@ def test_a_program_edits_the_candidate_and_states_its_idea(
         print(own, Path.cwd() == FOLDER, Path(os.environ["TMPDIR"]).is_dir(), os.getsid(0) != SID, flush=True)
         print("to stderr", file=sys.stderr)
         Path(os.environ["TMPDIR"], "x").write_text("scratch is writable")
+        Path(os.environ.get("KERNWRIGHT_LOCKS", "/tmp"), "kernwright-cpu.lock").open("r+").close()  # as the judge does
         Path("prompt.md").write_text("another card")
         idea = {"hypothesis": "one multiplication", "direction": "Fewer Reads!", "predicted_ratio": 1.05}
         Path("idea.json").write_text(json.dumps(idea | {"note": "done", "cost_usd": 0.25, "more": 1}))

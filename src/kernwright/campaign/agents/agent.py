@@ -9,6 +9,9 @@ from kernwright.campaign.campaign import Campaign
 from kernwright.campaign.record import AgentEnding, Idea
 from kernwright.judge.rounds.progress import Progress
 
+# Start of the reason of an agent that changed nothing because all its ideas were tried. It ends `campaign run`.
+NOTHING_LEFT = "nothing is left to try"
+
 
 @dataclass(frozen=True)
 class Assignment:
@@ -32,7 +35,6 @@ class AgentResult:
     seconds: float = 0.0
     cost_usd: float | None = None
     transcript: bytes = b""
-    is_exhausted: bool = False  # the agent has nothing left to try, so that another iteration would not help
 
 
 class Agent(Protocol):

@@ -88,7 +88,7 @@ class ProgramAgent:
             "TMPDIR": str(scratch),
             "PWD": str(campaign.agent_folder),
         }
-        writes = (campaign.agent_folder, scratch, *self.preset.written_places())
+        writes = (campaign.agent_folder, scratch, *_lock_file(campaign.settings.device), *self.preset.written_places())
         pattern = self.preset.cost_pattern
         return AgentRun(
             command=self.preset.command_line(values, self.with_walls, limit is not None),
@@ -133,6 +133,16 @@ class ProgramAgent:
     def _headed(self, run: RunEnding) -> bytes:
         walls = "behind walls" if self.with_walls else "WITHOUT WALLS: changes of protected files were only detected"
         return f"kernwright: agent {self.name}, {walls}\n".encode() + run.transcript
+
+
+def _lock_file(device: str) -> list[Path]:
+    """Return the file that judges lock, so that quick judgements of an agent take turns with all others."""
+    path = Path(os.environ.get("KERNWRIGHT_LOCKS", "/tmp")) / f"kernwright-{device.replace(':', '-')}.lock"
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666))
+    except OSError:
+        return []  # the judge names the problem
+    return [path]
 
 
 @dataclass(frozen=True)

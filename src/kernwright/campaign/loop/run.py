@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernwright.campaign.agents.agent import Agent, Assignment
+from kernwright.campaign.agents.agent import NOTHING_LEFT, Agent, Assignment
 from kernwright.campaign.history import Iteration
 from kernwright.campaign.loop.step import HUMAN, finish, judge_start, settle, step_with
 from kernwright.campaign.loop.stop_rules import Refusal, refusals
@@ -56,12 +56,21 @@ def run_campaign(work: CampaignWork, agent: Agent, limits: Budget, agent_limit_s
     while True:
         found = refusals(work.book.history, limits)
         final = [each for each in found if each.is_final]
-        if final:
-            reason = "; ".join(each.why for each in final)
+        reasons = [each.why for each in final] or _exhausted(work, agent)
+        if reasons:
+            reason = "; ".join(reasons)
             work.end(reason)
             return reason
         _lift(work, found)
         step_with(work, agent, _assignment(work, limits, agent_limit_s))
+
+
+def _exhausted(work: CampaignWork, agent: Agent) -> list[str]:
+    """Return the reason if the agent had nothing left to try in the last iteration: another one would not help."""
+    last = work.book.history.iterations[-1] if work.book.history.iterations else None
+    if last is None or last.edited is None or last.started.agent != agent.name:
+        return []
+    return [last.edited.reason] if last.edited.reason.startswith(NOTHING_LEFT) else []
 
 
 def _lift(work: CampaignWork, found: list[Refusal]) -> None:

@@ -23,7 +23,7 @@ MOST_VALUES = 1000  # of one parameter
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class Parameter(BaseModel):
+class TunedParameter(BaseModel):
     """One parameter: a list of choices, or a range of numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
@@ -35,7 +35,7 @@ class Parameter(BaseModel):
     meaning: str = ""
 
     @model_validator(mode="after")
-    def has_values(self) -> Parameter:
+    def has_values(self) -> TunedParameter:
         if (self.choices is None) == (self.range is None):
             raise ValueError("give either choices or range")
         if self.range is not None and not 0 <= (self.range[1] - self.range[0]) // self.step < MOST_VALUES:
@@ -90,13 +90,13 @@ class Space(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
 
     source: str | None = Field(default=None, description="file with the marked block; default: the entry's file")
-    parameters: dict[str, Parameter] = Field(min_length=1)
+    parameters: dict[str, TunedParameter] = Field(min_length=1)
     constraints: tuple[str, ...] = ()
     launch: LaunchFormulas = LaunchFormulas()
 
     @field_validator("parameters")
     @classmethod
-    def names_are_words(cls, parameters: dict[str, Parameter]) -> dict[str, Parameter]:
+    def names_are_words(cls, parameters: dict[str, TunedParameter]) -> dict[str, TunedParameter]:
         if bad := [name for name in parameters if not _WORD.fullmatch(name)]:
             raise ValueError(f"{bad[0]!r} cannot name a constant")
         return parameters

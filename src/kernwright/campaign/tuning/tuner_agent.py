@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from kernwright.campaign.agents.agent import AgentResult, Assignment
+from kernwright.campaign.agents.agent import NOTHING_LEFT, AgentResult, Assignment
 from kernwright.campaign.agents.guard.commits import committed
 from kernwright.campaign.record import Idea
 from kernwright.campaign.tuning.limits import ARCHITECTURE_WITHOUT_GPU, HardwareLimits, gpu_architecture, limits_of
@@ -104,7 +104,7 @@ class _TunerIteration:
                 self.search.note(configuration)
                 continue
             return self._apply(configuration, code)
-        return replace(self._result("no_change", self._exhausted()), is_exhausted=not self.has_avoided)
+        return self._result("no_change", self._exhausted())
 
     def _is_over(self) -> bool:
         limit = self.assignment.time_limit_s
@@ -179,8 +179,8 @@ class _TunerIteration:
         return "+".join(name.lower().replace("_", "-") for name in names) or "defaults"
 
     def _exhausted(self) -> str:
-        judged = f"{len(self.past)} were judged, and the transcript names the excluded ones"
-        return f"the space has no other configuration that can be tried now: {judged}"
+        left = "every other configuration goes in a refused direction" if self.has_avoided else NOTHING_LEFT
+        return f"{left}: {len(self.past)} configurations were judged, and the transcript names the excluded ones"
 
     def _say(self, text: str) -> None:
         self.lines.append(text)
