@@ -201,6 +201,8 @@ def test_a_person_works_under_the_same_rules(ran: Ran) -> None:
         done = step_by_hand(work, idea)
         assert done.ended is not None and done.ended.verdict == "incorrect" and done.started.agent == "human"
         assert (ran.campaign.solution / "kernel.py").read_text() == kernel(0)
+        work.take_profile()
+        work.reread()
         tasks = Path(ran.campaign.settings.task, "task.toml")
         tasks.write_text(tasks.read_text().replace("rtol = 1e-5", "rtol = 1e-1"))
         (ran.campaign.solution / "kernel.py").write_text(EDIT)
