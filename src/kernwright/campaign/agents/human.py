@@ -27,8 +27,8 @@ class Human:
         stated = take_idea(campaign.agent_folder) if (campaign.agent_folder / IDEA_FILE).exists() else None
         remove_unsafe(campaign.agent_folder, campaign.solution)
         if stated is None or stated.problem:
-            return AgentResult("finished", note=stated.problem if stated else "")
-        return AgentResult("finished", stated.idea, note=stated.note, cost_usd=stated.cost_usd)
+            return AgentResult(ending="finished", note=stated.problem if stated else "")
+        return AgentResult(ending="finished", idea=stated.idea, note=stated.note, cost_usd=stated.cost_usd)
 
 
 def refuse_run(name: str) -> KernwrightError:

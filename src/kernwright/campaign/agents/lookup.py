@@ -20,4 +20,10 @@ def find_agent(name: str, repository: Path, command: str | None = None, walls: b
     """
     if name == HUMAN:
         return Human()
+    if name == TUNER:
+        from kernwright.campaign.tuning.search import require_optuna
+        from kernwright.campaign.tuning.tuner_agent import TunerAgent
+
+        require_optuna()
+        return TunerAgent()
     return ProgramAgent(name, find_preset(name, repository, command), walls)
