@@ -1,15 +1,22 @@
-"""One real campaign: a program as the agent, the real judge, real git. All checks share it: judging takes time."""
+"""One real campaign: a program behind walls as the agent, the real judge, real git.
+
+All checks share it, because judging takes time.
+"""
 
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tiny_campaign import ProgramAgent, git, kernel, make_campaign, make_candidate, write_plan
+from tiny_campaign import PROGRAM, git, kernel, make_campaign, make_candidate, write_plan
+from typer.testing import CliRunner
 
-from kernwright.campaign.agents.agent import AgentResult, Assignment
+from kernwright.campaign.agents.agent import Agent, AgentResult, Assignment
+from kernwright.campaign.agents.lookup import find_agent
 from kernwright.campaign.campaign import Campaign
 from kernwright.campaign.history import History, Iteration
 from kernwright.campaign.loop.run import run_campaign
@@ -21,6 +28,7 @@ from kernwright.campaign.repository import Repository
 from kernwright.campaign.settings import Budget
 from kernwright.campaign.state.book import is_worked_on, working_on
 from kernwright.campaign.state.versions import Versions
+from kernwright.cli.main import app
 from kernwright.core.errors import EnvironmentProblem
 from kernwright.judge.record.recorded import recorded_bodies
 from kernwright.judge.rounds.progress import NoProgress, Progress
@@ -46,7 +54,7 @@ EDIT = kernel(2)
 class InterruptedAgent:
     """Writes half an edit, and then Ctrl-C comes."""
 
-    name: str = "program"
+    name: str = "command"
 
     def edit(self, assignment: Assignment, progress: Progress) -> AgentResult:
         (assignment.campaign.solution / "kernel.py").write_text("def twice(")
@@ -57,8 +65,7 @@ class InterruptedAgent:
 class Ran:
     campaign: Campaign
     reason: str
-    told: list[str]
-    plan: Path
+    agent: Agent
 
     @property
     def history(self) -> History:
@@ -68,18 +75,30 @@ class Ran:
         return self.history.iterations[number - 1]
 
 
+def call(campaign: Campaign, *words: str) -> str:
+    """Return the output of a command in the campaign's worktree."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(campaign.agent_folder)
+        result = CliRunner().invoke(app, ["campaign", *words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory, private_tmp: Path) -> Ran:
     folder = tmp_path_factory.mktemp("campaign")
     plan = write_plan(folder / "plan.json", *PLAN)
-    campaign = make_campaign(folder, candidate=make_candidate(folder / "given"))
+    (folder / "program.py").write_text(PROGRAM)
+    command = shlex.join([sys.executable, str(folder / "program.py"), str(plan)])
+    campaign = make_campaign(folder, candidate=make_candidate(folder / "given"), agent="command", agent_command=command)
+    agent = find_agent("command", campaign.settings.repository, command)
     told: list[str] = []
     limits = Budget(iterations=5)  # the starting version does not count
     with pytest.raises(KeyboardInterrupt), working_on(campaign) as book:
         run_campaign(CampaignWork(book, NoProgress(), told.append), InterruptedAgent(), limits)
     with working_on(campaign) as book:
-        reason = run_campaign(CampaignWork(book, NoProgress(), told.append), ProgramAgent(plan), limits)
-    return Ran(campaign, reason, told, plan)
+        reason = run_campaign(CampaignWork(book, NoProgress(), told.append), agent, limits)
+    return Ran(campaign, reason, agent)
 
 
 def test_the_starting_version_is_judged_and_stays(ran: Ran) -> None:
@@ -142,9 +161,7 @@ def test_the_run_meets_the_stop_rules_and_refuses_an_old_direction(ran: Ran) -> 
 
 def test_the_end_is_recorded_once_with_its_reason(ran: Ran) -> None:
     before = len(ran.history.entries)
-    with working_on(ran.campaign) as book:
-        work = CampaignWork(book, NoProgress(), lambda line: None)
-        assert run_campaign(work, ProgramAgent(ran.plan), Budget(iterations=5)) == ran.reason
+    assert f"ended: {ran.reason}" in call(ran.campaign, "run", "double", "--iterations", "5")
     assert len(ran.history.entries) == before, "the same command does nothing more"
     last = ran.history.entries[-1].body
     assert isinstance(last, CampaignEnded) and last.best_iteration == BEST and "5 iteration" in last.reason
@@ -180,6 +197,17 @@ def test_status_and_page_agree_with_the_ledger(ran: Ran) -> None:
     assert all(f"try {direction}" in page for _, direction, _ in PLAN[1:]) and "-    time.sleep(0.003)" in page
     running = render_campaign(ran.campaign, History(ran.history.entries[:-1]), reloads=True)
     assert 'http-equiv="refresh"' in running and "refresh" not in page, "a page reloads until the campaign has ended"
+
+
+def test_iterations_and_differences_are_shown(ran: Ran) -> None:
+    shown = call(ran.campaign, "show", str(BEST))
+    assert "hypothesis: try no-sleep" in shown and "row r64: baseline" in shown and "edited kernel.py" in shown
+    assert "-    time.sleep(0.003)" in shown
+    assert json.loads(call(ran.campaign, "show", "3", "--json"))["ended"]["verdict"] == "incorrect"
+    assert "-    time.sleep(0.003)" in call(ran.campaign, "diff", "start", "best")
+    assert "+    return x * 3" in call(ran.campaign, "diff", "best", "3")
+    assert "incorrect, not kept" in call(ran.campaign, "plot")
+    assert Path(ran.campaign.page).is_file(), "the command `run` writes the page"
 
 
 def test_a_person_works_under_the_same_rules(ran: Ran) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernwright.campaign.agents.agent import Agent, Assignment
 from kernwright.campaign.history import Iteration
-from kernwright.campaign.loop.step import HUMAN, finish, judge_start, settle, step_with
+from kernwright.campaign.loop.step import EXHAUSTED, HUMAN, finish, judge_start, settle, step_with
 from kernwright.campaign.loop.stop_rules import Refusal, refusals
 from kernwright.campaign.loop.work import CampaignWork
 from kernwright.campaign.settings import Budget
@@ -55,13 +55,23 @@ def run_campaign(work: CampaignWork, agent: Agent, limits: Budget, agent_limit_s
     prepare(work, agent, _assignment(work, limits, agent_limit_s))
     while True:
         found = refusals(work.book.history, limits)
-        final = [each for each in found if each.is_final]
-        if final:
-            reason = "; ".join(each.why for each in final)
-            work.end(reason)
-            return reason
+        reasons = [each.why for each in found if each.is_final]
+        if why := _exhausted(work, agent):
+            reasons.append(why)
+        if reasons:
+            work.end("; ".join(reasons))
+            return "; ".join(reasons)
         _lift(work, found)
         step_with(work, agent, _assignment(work, limits, agent_limit_s))
+
+
+def _exhausted(work: CampaignWork, agent: Agent) -> str | None:
+    """Return why the agent has nothing left to try, if its last answer was that."""
+    last = work.book.history.iterations[-1] if work.book.history.iterations else None
+    if last is None or last.edited is None or last.started.agent != agent.name:
+        return None
+    said = last.edited.reason
+    return f"agent {agent.name}: {said}" if last.edited.commit is None and said.startswith(EXHAUSTED) else None
 
 
 def _lift(work: CampaignWork, found: list[Refusal]) -> None:

@@ -24,6 +24,7 @@ from kernwright.judge.record.verdict import Outcome
 from kernwright.ledger.blobs import blob_reference
 
 HUMAN = "human"
+EXHAUSTED = "nothing left to try"  # begins the reason of an agent that has no further idea
 
 
 class StepRefused(KernwrightError):
@@ -168,7 +169,7 @@ def _commit(work: CampaignWork, iteration: Iteration, result: AgentResult) -> It
         number=iteration.number,
         ending=ending,
         idea=idea,
-        reason=plain(result.reason, newlines=True),
+        reason=plain(f"{EXHAUSTED}: {result.reason}" if result.is_exhausted else result.reason, newlines=True),
         seconds=result.seconds,
         cost_usd=result.cost_usd,
         transcript=blob_reference(work.campaign.ledger.write_blob(transcript)) if transcript else None,
