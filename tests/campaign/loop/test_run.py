@@ -225,7 +225,7 @@ def test_a_person_works_under_the_same_rules(ran: Ran) -> None:
             step_by_hand(work, idea)
         (ran.campaign.solution / "kernel.py").write_text(WRONG + "# by hand\n")
         with pytest.raises(UnjudgedEdit):
-            run_campaign(work, ProgramAgent(ran.plan), Budget(iterations=10))
+            run_campaign(work, ran.agent, Budget(iterations=10))
         done = step_by_hand(work, idea)
         assert done.ended is not None and done.ended.verdict == "incorrect" and done.started.agent == "human"
         assert (ran.campaign.solution / "kernel.py").read_text() == kernel(0)
