@@ -38,15 +38,15 @@ from kernwright.judge.rounds.progress import NoProgress
 from kernwright.ledger.verify import verify
 
 ITERATIONS = 4
-LONGEST_S = 4.0  # a random kill comes within this time
+KILLS_PER_CAMPAIGN = 10
 OUTER_SECONDS = 600.0
 
 # Ideas: a gain, a wrong result, a loss and a further gain. Each iteration writes another kernel.
 PLAN = (
-    (kernel(60), "fewer-operators", 2.0),
+    (kernel(1), "shorter", 2.0),
     (kernel(0, "x * 3"), "wrong", 1.5),
-    (kernel(150), "more-operators", 1.1),
-    (kernel(0), "fewest-operators", 3.0),
+    (kernel(2), "longer", 1.1),
+    (kernel(0), "none", 3.0),
 )
 
 Attempt = Callable[[], None]
@@ -66,20 +66,27 @@ def main() -> int:
         if options.points == "all":
             kills, campaigns = every_point(root, plan, options.iterations), 1
         else:
-            kills, campaigns = random_points(root, plan, options)
-            overhead(root, plan, options.iterations)
+            whole = undisturbed(root, plan, options.iterations)
+            kills, campaigns = random_points(root, plan, options, whole)
     print(f"{kills} kill(s), {campaigns} campaign(s): no iteration lost or doubled, every ledger verifies")
     return 0
 
 
-def random_points(root: Path, plan: Path, options: argparse.Namespace) -> tuple[int, int]:
-    """Kill attempts at random times. Return the number of kills and of campaigns."""
+def random_points(root: Path, plan: Path, options: argparse.Namespace, whole: float) -> tuple[int, int]:
+    """Kill attempts at random times. Return the number of kills and of campaigns.
+
+    A kill loses the judgement that runs, so each campaign meets only some of the kills and then runs to its end.
+
+    Args:
+        whole: time of an undisturbed campaign; a kill comes within it.
+    """
     rng, kills, campaigns, where = random.Random(options.seed), 0, 0, Counter[str]()
     while kills < options.kills:
         campaigns += 1
         campaign = make_campaign(root / f"campaign-{campaigns}")
+        last = min(options.kills, kills + KILLS_PER_CAMPAIGN)
         while not has_ended(campaign):
-            delay = rng.uniform(0.0, LONGEST_S) if kills < options.kills else OUTER_SECONDS
+            delay = rng.uniform(0.0, whole / 2) if kills < last else OUTER_SECONDS
             if was_killed(partial(work_through, campaign, plan, options.iterations), delay):
                 kills += 1
                 where[stage_of(campaign)] += 1
@@ -220,20 +227,26 @@ def check_commits(campaign: Campaign, iterations: int) -> Iterator[str]:
 # Overhead
 
 
-def overhead(root: Path, plan: Path, iterations: int) -> None:
-    """Print the time that the loop itself takes per iteration, without agent and judge."""
+def undisturbed(root: Path, plan: Path, iterations: int) -> float:
+    """Print the time that the loop itself takes per iteration, without agent and judge. Return the campaign's time."""
     campaign = make_campaign(root / "undisturbed")
+    whole_began = time.monotonic()
     with working_on(campaign) as book:
         work = CampaignWork(book, NoProgress(), lambda line: None)
         work.measure_baseline()
         began = time.monotonic()
         run_campaign(work, ProgramAgent(plan), Budget(iterations=iterations))
         whole = time.monotonic() - began
+    campaign_time = time.monotonic() - whole_began
     done = campaign.history().iterations
     agent = sum(each.edited.seconds for each in done if each.edited)
     judge = sum(each.ended.seconds for each in done if each.ended)
     own, agent, judge = ((whole - agent - judge) / iterations, agent / iterations, judge / iterations)
-    print(f"overhead: {own:.3f} s per iteration beyond the agent ({agent:.3f} s) and the judge ({judge:.3f} s)")
+    print(
+        f"overhead: {own:.3f} s per iteration beyond the agent ({agent:.3f} s) and the judge ({judge:.3f} s)",
+        flush=True,
+    )
+    return campaign_time
 
 
 if __name__ == "__main__":

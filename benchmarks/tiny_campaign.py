@@ -19,7 +19,7 @@ from kernwright.judge.rounds.progress import Progress
 
 TASK = """
 name = "tiny"
-title = "x * 2, in microseconds"
+title = "x * 2"
 origin = "made up for the tests"
 definitions = "definitions.py"
 
@@ -28,7 +28,7 @@ fp32 = { atol = 1e-5, rtol = 1e-5 }
 
 [timing]
 block_ms = 0.5
-quads_per_round = 8
+quads_per_round = 6
 first_look = 1
 max_rounds = 1
 """
@@ -40,14 +40,15 @@ from kernwright.core.op import define
 def twice(x: Tensor) -> Tensor:
     return x * 2
 """
-# Takes about 200 times as long as one multiplication, so that a large gain is clear on a busy machine, too.
-BASELINES = """
+# Sleeping takes no processor time and is hardly slower on a busy machine, where a gain must be clear, too.
+SLEEP_MS = 4
+BASELINES = f"""
+import time
+
 def slow(op):
     def run(x):
-        y = x * 0.1
-        for _ in range(200):
-            y = x * 2
-        return y
+        time.sleep({SLEEP_MS / 1000})
+        return x * 2
     return run
 """
 ROW = {
@@ -57,14 +58,15 @@ ROW = {
 }  # fmt: skip
 
 
-def kernel(operators: int, result: str = "x * 2") -> str:
-    """Return a kernel that runs so many operators before the one that counts."""
-    return f"def twice(x):\n    for _ in range({operators}):\n        y = x * 3\n    return {result}\n"
+def kernel(sleep_ms: float, result: str = "x * 2") -> str:
+    """Return a kernel that sleeps before it computes."""
+    sleep = f"    time.sleep({sleep_ms / 1000})\n" if sleep_ms else ""
+    return f"import time\n\ndef twice(x):\n{sleep}    return {result}\n"
 
 
 CANDIDATE = {
     "candidate.toml": 'op = "twice"\nlanguage = "python"\nentry = "kernel.py:twice"\n',
-    "kernel.py": kernel(199),
+    "kernel.py": kernel(3),
 }
 
 

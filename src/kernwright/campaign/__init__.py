@@ -1,1 +1,1 @@
-"""Campaigns: sweeps over tasks and baselines, and the tuner of Triton kernels."""
+"""Campaigns: an op made faster one idea after the other; sweeps over tasks and baselines."""

@@ -52,7 +52,7 @@ def _row(iteration: Iteration) -> str:
     idea, ended = iteration.idea, iteration.ended
     cells = [
         str(iteration.number),
-        idea.direction if idea else "unknown",
+        _plain(idea.direction) if idea else "unknown",
         ratio_text(idea.predicted_ratio if idea else None),
         ratio_text(ended.against_best if ended else None),
         f"{ratio_text(ended.ratio)} {interval_text(ended)}".strip() if ended else "",
@@ -66,7 +66,7 @@ def iteration_lines(iteration: Iteration) -> Iterator[str]:
     """Yield what is known about one iteration, a line for each fact."""
     idea, edited, ended = iteration.idea, iteration.edited, iteration.ended
     yield f"hypothesis: {_plain(idea.hypothesis) if idea else '(none given)'}"
-    yield f"direction: {idea.direction if idea else 'unknown'}; agent: {iteration.started.agent}"
+    yield f"direction: {_plain(idea.direction) if idea else 'unknown'}; agent: {iteration.started.agent}"
     if idea and idea.predicted_ratio is not None:
         yield f"predicted: {idea.predicted_ratio:g}x over the best version"
     if edited and edited.ending != "finished":

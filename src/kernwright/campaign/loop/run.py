@@ -55,22 +55,23 @@ def run_campaign(work: CampaignWork, agent: Agent, limits: Budget, agent_limit_s
     prepare(work, agent, _assignment(work, limits, agent_limit_s))
     while True:
         found = refusals(work.book.history, limits)
-        final = [each for each in found if each.is_final]
-        reasons = [each.why for each in final] or _exhausted(work, agent)
+        reasons = [each.why for each in found if each.is_final]
+        if why := _exhausted(work, agent):
+            reasons.append(why)
         if reasons:
-            reason = "; ".join(reasons)
-            work.end(reason)
-            return reason
+            work.end("; ".join(reasons))
+            return "; ".join(reasons)
         _lift(work, found)
         step_with(work, agent, _assignment(work, limits, agent_limit_s))
 
 
-def _exhausted(work: CampaignWork, agent: Agent) -> list[str]:
-    """Return the reason if the agent had nothing left to try in the last iteration: another one would not help."""
+def _exhausted(work: CampaignWork, agent: Agent) -> str | None:
+    """Return why the agent has nothing left to try, if its last answer was that."""
     last = work.book.history.iterations[-1] if work.book.history.iterations else None
     if last is None or last.edited is None or last.started.agent != agent.name:
-        return []
-    return [last.edited.reason] if last.edited.reason.startswith(NOTHING_LEFT) else []
+        return None
+    said = last.edited.reason
+    return f"agent {agent.name}: {said}" if last.edited.commit is None and said.startswith(NOTHING_LEFT) else None
 
 
 def _lift(work: CampaignWork, found: list[Refusal]) -> None:

@@ -47,15 +47,16 @@ def run(
         from kernwright.campaign.agents.human import refuse_run
 
         raise refuse_run(campaign.name)
-    if all(limit is None for limit in (iterations, budget, cost, own.iterations, own.minutes, own.cost_usd)):
+    if all(limit is None for limit in (iterations, budget, own.iterations, own.minutes)):
         raise KernwrightError(
-            "neither the campaign nor the command limits the work",
-            "give --iterations N, --budget MINUTES or --cost USD",
+            "neither the campaign nor the command limits iterations or time, and an agent need not report its cost",
+            "give --iterations N or --budget MINUTES",
         )
     limits = Budget(iterations=iterations, minutes=budget, cost_usd=cost)
     seconds = 60 * agent_minutes if agent_minutes is not None else None
+    editor = agent_of(campaign, agent)
     with work_on(campaign) as work:
-        reason = run_campaign(work, agent_of(campaign, agent), limits, seconds)
+        reason = run_campaign(work, editor, limits, seconds)
         status = CampaignStatus.of(campaign, work.book.history, is_running=False)
     say(f"ended: {reason}")
     for line in status.lines():

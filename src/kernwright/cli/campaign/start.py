@@ -14,7 +14,7 @@ from kernwright.cli.output import say
 if TYPE_CHECKING:
     from kernwright.campaign.campaign import Campaign
 
-HUMAN = "human"
+HUMAN, TUNER = "human", "tuner"
 
 
 def start(
@@ -25,8 +25,13 @@ def start(
         str | None, typer.Option(metavar="REF", help="commit to start from; default: the current one")
     ] = None,
     agent: Annotated[
-        str, typer.Option(metavar="NAME", help="human, tuner, command, or a preset such as claude")
-    ] = HUMAN,
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="human, tuner, command, or a preset such as claude; default: tuner if the candidate of --from has a "
+            "space.toml, else human",
+        ),
+    ] = None,
     agent_command: Annotated[
         str | None, typer.Option(metavar="COMMAND", help="command line of --agent command")
     ] = None,
@@ -77,6 +82,7 @@ def start(
     from kernwright.campaign.start.start import start_campaign
     from kernwright.core.errors import KernwrightError
 
+    agent = agent or _usual_agent(from_)
     languages = get_args(CampaignLanguage)
     if language is not None and language not in languages:
         raise KernwrightError(f"--language {language!r} is not known", f"use one of: {', '.join(languages)}")
@@ -104,6 +110,12 @@ def start(
     say(f"  edit     {campaign.solution}")
     again = " --hypothesis TEXT --direction TAG" if agent == HUMAN else ""
     say(f"  next     kernwright campaign {'step' if agent == HUMAN else 'run'} {campaign.name}{again}")
+
+
+def _usual_agent(candidate: Path | None) -> str:
+    from kernwright.campaign.tuning.space import SPACE_FILE
+
+    return TUNER if candidate is not None and (candidate / SPACE_FILE).is_file() else HUMAN
 
 
 def _say_baseline(campaign: Campaign) -> None:

@@ -1,0 +1,63 @@
+"""The card, as an agent reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from made_history import NAME, baseline, history_of, iteration, profile, reread, settings_of
+from tiny_campaign import make_task
+
+from kernwright.campaign.campaign import Campaign
+from kernwright.campaign.files.card import card_text
+from kernwright.campaign.files.iterations_file import iterations_text
+from kernwright.campaign.files.upstream_work import overlapping_paths, upstream_lines
+from kernwright.campaign.history import History
+from kernwright.campaign.record import CampaignStarted
+from kernwright.diagnose.catalogue.catalogue import shipped_catalogue
+
+
+def card(folder: Path, *bodies: object, avoid: tuple[str, ...] = (), op: str = "twice") -> str:
+    make_task(folder / "task")
+    own = settings_of(folder).model_copy(update={"op": op})
+    history = history_of(CampaignStarted(campaign=NAME, settings=own), *bodies)  # type: ignore[arg-type]
+    campaign = Campaign(own)
+    return card_text(campaign, history, campaign.task(), campaign.rows(), avoid)
+
+
+def test_the_card_has_goal_figures_and_past_ideas(tmp_path: Path) -> None:
+    text = card(
+        tmp_path, baseline((10.0, 4.0, 1.0)), iteration(1, 1.5, improved=True, direction="wider"), profile(1),
+        avoid=("wider",),
+    )  # fmt: skip
+    assert "twice(x: Tensor) -> Tensor" in text
+    assert "Goal: 2.500x" in text and "iteration 1, 1.500x over the baseline" in text
+    assert "bandwidth on row r0: DRAM at 91%" in text, "the latest profile is newer than that of the baseline"
+    assert "Refused directions: wider" in text and "an idea" in text
+
+
+def test_text_of_an_agent_makes_no_new_lines_or_cells() -> None:
+    written = "line one\n## Iteration 9 | faked"
+    text = iterations_text(history_of(iteration(1, None, hypothesis=written, direction="a | b")))
+    assert "- hypothesis: line one ## Iteration 9 | faked" in text
+    assert [line for line in text.splitlines() if line.startswith("## ")] == ["## Iteration 1"]
+    assert "| 1 | a \\| b |" in text
+
+
+def test_iterations_are_the_same_for_the_same_history() -> None:
+    done = history_of(iteration(1, 1.2, improved=True), iteration(2, None), reread(2))
+    assert iterations_text(done) == iterations_text(History(list(done.entries)))
+    assert "Best version: iteration 1 with 1.200x" in iterations_text(done)
+
+
+def test_overlapping_upstream_work_is_named_with_its_pull_requests() -> None:
+    found = overlapping_paths("norm_scale_shift")
+    chains = {
+        chain
+        for path in shipped_catalogue().paths
+        if path.name == "kernwright.norm_scale_shift"
+        for chain in path.chains
+    }
+    assert found and all(chains & set(path.chains) and path.provider != "kernwright" for path in found)
+    text = "\n".join(upstream_lines("norm_scale_shift"))
+    assert all(str(work) in text for path in found for work in path.work)
+    assert list(upstream_lines("an_op_of_a_user")) == []
