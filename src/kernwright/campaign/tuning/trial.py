@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from kernwright.campaign.tuning.search import ListSearch
 from kernwright.core.errors import KernwrightError
 from kernwright.core.op import Op
 from kernwright.judge.device.cuda.copying import CopyMethod, copy_methods, whole_pages
@@ -181,7 +182,7 @@ class TuningTrial:
     def run(self, candidates: Sequence[Configuration]) -> Outcome:
         default, outcome = self.work.situation.default, Outcome(self.work)
         clocks: dict[Configuration, Callable[[], float]] = {}
-        for each in dict.fromkeys([default, *candidates]):
+        for each in ListSearch(default, candidates):
             if why := self.problem(each):
                 outcome.failed[each] = why
             else:

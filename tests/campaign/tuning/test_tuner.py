@@ -10,9 +10,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from kernwright.campaign import trial, tuner
-from kernwright.campaign.trial import Outcome, TuningTrial, Work
-from kernwright.campaign.tuner import Tuner, candidates, find_device, works_of
+from kernwright.campaign.tuning import trial, tuner
+from kernwright.campaign.tuning.trial import Outcome, TuningTrial, Work
+from kernwright.campaign.tuning.tuner import Tuner, candidates, find_device, works_of
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
 from kernwright.runtime.triton import tuning
