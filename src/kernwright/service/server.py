@@ -7,8 +7,10 @@ its judgement.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from types import FrameType
@@ -21,6 +23,7 @@ from kernwright.judge.judge_request import JudgeRequest
 from kernwright.judge.process.environment import zygote_environment
 from kernwright.judge.process.zygote_process import zygote_for, zygote_pids
 from kernwright.judge.request import judge
+from kernwright.judge.system import procfs
 from kernwright.service.address import Address
 from kernwright.service.connections import Connections, Job
 from kernwright.service.messages import (
@@ -37,6 +40,7 @@ from kernwright.service.same_program import SameProgram
 
 THREADS = 1  # threads per side of the zygote that is started beforehand
 LOCK_WAIT_S = 600.0
+LEFTOVERS_S = 20.0
 
 
 class Server:
@@ -101,7 +105,9 @@ class Server:
                 return
             answer = self._answer(connections, job)
             self._judgements += 1
+            end_leftovers()
             connections.finish(job, answer)
+            self._free_memory()
 
     def _answer(self, connections: Connections, job: Job) -> ServiceMessage:
         """Judge a job. Whatever it raises becomes the answer."""
@@ -133,6 +139,17 @@ class Server:
         """Return whether a candidate has broken this process's context on the GPU. Only a new process has another."""
         return self._device is not None and self._device.health() is not None
 
+    def _free_memory(self) -> None:
+        """Return the device memory of a judgement, which other programs may need while the server waits."""
+        gc.collect()
+        if self._device is None or self._is_stopped:
+            return
+        try:
+            self._device.free_bytes()
+        except RuntimeError as error:  # the context on the GPU is broken
+            self._say(f"the device fails: {error}")
+            self._is_stopped = True
+
     def _request(self, connections: Connections, job: Job) -> JudgeRequest:
         """Return the request as the judge takes it. It also counts kernels, which is cheap in a warm judge."""
 
@@ -152,6 +169,18 @@ class Server:
         self._is_stopped |= not is_cancellation
         if self._is_judging or (self._is_waiting and not is_cancellation):
             raise KeyboardInterrupt
+
+
+def end_leftovers() -> None:
+    """End the children that an interrupted judgement left behind, such as a worker that was just being forked."""
+    deadline = time.monotonic() + LEFTOVERS_S
+    while left := set(procfs.living_children(os.getpid())) - zygote_pids():
+        if time.monotonic() > deadline:
+            return
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
 
 
 class StreamedProgress:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import socket
 import subprocess
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import pytest
 from kernwright.judge.process import zygote_process
 from kernwright.judge.process.environment import zygote_environment
 from kernwright.judge.process.zygote_process import zygote_for
+from kernwright.judge.protocol.orders import WorkerOrders
 
 DRIVER = """
 static int started;
@@ -39,3 +43,26 @@ def test_a_module_that_starts_the_driver_is_not_in_the_zygote(tmp_path: Path, mo
         assert zygote_for(1, environment, ["harmless", "starts_it"]) is zygote, "it is remembered"
     finally:
         zygote.end()
+
+
+def test_an_interrupted_fork_is_not_answered_by_an_old_worker(tmp_path: Path) -> None:
+    """Ctrl-C comes before the answer. The next worker must not get the number of the first one."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    environment, orders = zygote_environment(1), WorkerOrders(threads=1, sandbox="{}", device="cpu")
+    zygote = zygote_for(1, environment)
+    ours, theirs = socket.socketpair()
+    before = signal.signal(signal.SIGALRM, interrupt)
+    os.kill(zygote.process.pid, signal.SIGSTOP)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with ours, theirs, pytest.raises(KeyboardInterrupt):
+            zygote.fork(theirs.fileno(), theirs.fileno(), environment, tmp_path, orders)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    another = zygote_for(1, environment)
+    assert another is not zygote and zygote.process.poll() is not None and another.is_usable
+    another.end()

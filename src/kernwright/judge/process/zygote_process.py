@@ -71,6 +71,7 @@ class Zygote:
     def __init__(self, environment: Mapping[str, str], preloads: Sequence[str] = ()) -> None:
         ours, theirs = socket.socketpair()
         self._channel = Channel(ours)
+        self._awaits_answer = True
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self.process = subprocess.Popen(
             [
@@ -86,9 +87,15 @@ class Zygote:
         try:
             if module := self._answer(ZygoteStarted, START_DEADLINE_S).spoilt_by:
                 raise SpoiltZygote(module)
-        except (NoZygote, SpoiltZygote):
+        except BaseException:  # also after Ctrl-C, because nobody else knows the process
             self.end()
             raise
+        self._awaits_answer = False
+
+    @property
+    def is_usable(self) -> bool:
+        """Return whether it lives and has answered every request. After Ctrl-C its next answer may be an old one."""
+        return self.process.poll() is None and not self._awaits_answer
 
     def _answer(self, kind: type[AnswerT], deadline_s: float) -> AnswerT:
         try:
@@ -103,11 +110,14 @@ class Zygote:
     ) -> ForkedProcess:
         """Return a new worker, which has the other end of `worker_end` and writes to `log`."""
         message = Fork(environment=dict(environment), folder=str(folder), orders=orders)
+        self._awaits_answer = True
         try:
             self._channel.send_json(message.model_dump(), (worker_end, log))
         except ChannelClosed:
             raise NoZygote("it is gone") from None
-        return ForkedProcess(self._answer(Forked, FORK_DEADLINE_S).pid)
+        worker = ForkedProcess(self._answer(Forked, FORK_DEADLINE_S).pid)
+        self._awaits_answer = False
+        return worker
 
     def end(self) -> None:
         self._channel.connection.close()
@@ -128,7 +138,9 @@ def zygote_for(threads: int, environment: Mapping[str, str], preloads: Sequence[
     fit = tuple(module for module in preloads if module not in _spoiling)
     key = (os.getpid(), threads, environment.get("PYTHONPATH", ""), fit)
     known = _zygotes.get(key)
-    if known is None or known.process.poll() is not None:
+    if known is None or not known.is_usable:
+        if known is not None:
+            known.end()
         try:
             known = _zygotes[key] = Zygote(environment, fit)
         except SpoiltZygote as spoilt:
