@@ -139,8 +139,8 @@ class MadeCampaign:
         copy = self.campaign.folder / "judged" / settings.name
         shutil.copytree(self.campaign.solution, copy, dirs_exist_ok=True)
         request = JudgeRequest(
-            task=settings.task, candidate=copy, baseline=settings.baseline, rows=rows, device="cpu", ledger=settings.ledger, metric=settings.metric,
-            wait_s=120.0,
+            task=settings.task, candidate=copy, baseline=settings.baseline, rows=rows, device="cpu",
+            ledger=settings.ledger, metric=settings.metric, wait_s=120.0,
         )  # fmt: skip
         return judge(request, quiet)
 
@@ -160,8 +160,8 @@ class MadeCampaign:
         headline: Any = verdict.headline[verdict.metric]
         self.record(
             IterationEnded(
-                campaign=name, number=number, verdict_run=verdict.run, verdict=verdict.verdict, improved=True, kept=True,
-                ratio=headline.geomean, interval=headline.interval, noise_band=headline.noise_band,
+                campaign=name, number=number, verdict_run=verdict.run, verdict=verdict.verdict, improved=True,
+                kept=True, ratio=headline.geomean, interval=headline.interval, noise_band=headline.noise_band,
             )
         )  # fmt: skip
         return verdict
@@ -196,9 +196,11 @@ def make_campaign(root: Path, *, with_package: bool = False) -> MadeCampaign:
     git(repository, "commit", "-q", "-m", "Begin")
     task = load_task(make_task(root / "tasks" / NAME))
     settings = CampaignSettings(
-        name=NAME, task=str(task.folder), task_digest=task.digest, op="rotary", device="cpu", baseline="slow",
+        name=NAME, task=str(task.folder), task_digest=task.digest, op="rotary",
+        device="cpu", baseline="slow",
         baseline_digest=find_baseline(task, "slow").digest, metric=task.policy.decides, language="cpp",
-        agent="command", repository=repository, base_commit=git(repository, "rev-parse", "HEAD"), ledger=root / "ledger",
+        agent="command", repository=repository, base_commit=git(repository, "rev-parse", "HEAD"),
+        ledger=root / "ledger",
     )  # fmt: skip
     made = MadeCampaign(Campaign(settings))
     made.campaign.folder.mkdir(parents=True)

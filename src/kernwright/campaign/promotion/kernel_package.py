@@ -16,8 +16,11 @@ from kernwright.tasks.candidate import CANDIDATE_FILE, NATIVE, Candidate
 
 OPS = PurePosixPath("src/kernwright/ops")
 BACKENDS = {  # by language and kind of device
-    ("cpp", "cpu"): "cpu", ("python", "cpu"): "cpu", ("cuda", "cuda"): "cuda", ("triton", "cuda"): "triton",
-}  # fmt: skip
+    ("cpp", "cpu"): "cpu",
+    ("python", "cpu"): "cpu",
+    ("cuda", "cuda"): "cuda",
+    ("triton", "cuda"): "triton",
+}
 KERNEL_INIT = '''"""{op} for {device}: a kernel that the campaign {campaign} promoted. See {promotion}."""
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from kernwright.runtime.promoted.promoted_kernel import PromotedKernel
 
 KERNEL = PromotedKernel(__file__, __name__)
 '''
-INDEX = '''"""Kernels that campaigns promoted for the ops of this family. `kernwright campaign promote` writes this file."""
+INDEX = '''"""Kernels that campaigns promoted for ops of this family; written by `kernwright campaign promote`."""
 
 from __future__ import annotations
 
@@ -111,9 +114,7 @@ class KernelPackage:
             self.index: index,
             self.family_file: hooked(family_text, self.family),
         }
-        sources = {
-            self.folder / name: data for name, data in self.candidate.sources.items() if name != CANDIDATE_FILE
-        }
+        sources = {self.folder / name: data for name, data in self.candidate.sources.items() if name != CANDIDATE_FILE}
         return {path: text.encode() for path, text in texts.items()} | sources
 
     def _promotion(self) -> str:

@@ -62,7 +62,7 @@ class Promotion:
         export = f"kernwright campaign export {settings.name} --to sglang DIR, or copy the candidate into your project"
         if case.task.file.definitions is not None:
             raise KernwrightError(
-                f"task {case.task.name} defines its ops itself, in {case.task.file.definitions}: they are no kernwright.ops",
+                f"task {case.task.name} defines its own ops in {case.task.file.definitions}; kernwright.ops lacks them",
                 export,
             )
         if not (settings.repository / OPS / "__init__.py").is_file():

@@ -24,6 +24,7 @@ def proven_forms(task: Task, op: Op, judged: Collection[str]) -> list[dict[str, 
     Rows that differ only in sizes and in numbers share a form. A tensor whose address was judged with an offset is left
     out, since a kernel may rely on that address.
     """
+    structures: dict[str, dict[str, Any]] = {}
     axes: dict[str, Values] = defaultdict(lambda: defaultdict(set))
     numbers: dict[str, Values] = defaultdict(lambda: defaultdict(set))
     for row in (*task.rows, *task.grid_rows):
@@ -31,8 +32,9 @@ def proven_forms(task: Task, op: Op, judged: Collection[str]) -> list[dict[str, 
             continue
         scalars = op.scalar_defaults | row.scalars
         exact = {name: value for name, value in scalars.items() if not _is_number(value)}
-        structure = _structure(row, op) | {"exact": exact}
-        key = json.dumps(structure, sort_keys=True)
+        structure = _structure(row, op)
+        key = json.dumps([structure, exact], sort_keys=True)
+        structures[key] = structure
         for sizes in _judged_sizes(row, task.file.neighbours):
             for axis, size in sizes.items():
                 axes[key][axis].add(size)
@@ -40,12 +42,11 @@ def proven_forms(task: Task, op: Op, judged: Collection[str]) -> list[dict[str, 
             numbers[key][name].add(value)
     return [
         {
-            "tensors": (structure := json.loads(key))["tensors"],
-            "outputs": structure["outputs"],
+            **structure,
             "axes": {axis: _range_of_sizes(sizes) for axis, sizes in sorted(axes[key].items())},
             "scalars": {name: _range_of_scalar(values) for name, values in sorted(numbers[key].items())},
         }
-        for key in sorted(numbers)
+        for key, structure in sorted(structures.items())
     ]
 
 

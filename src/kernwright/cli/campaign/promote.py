@@ -44,5 +44,6 @@ def promote(
         raise typer.Exit(1) from None
     say(f"promoted on branch {promoted.branch}, commit {promoted.branch_commit[:12]}; {len(promoted.files)} files")
     say(f"  tree    {own.worktree}")
-    say(f"  try     cd {own.worktree} && PYTHONPATH=src python -m kernwright explain {case.campaign.settings.op} --shape ...")
+    op = case.campaign.settings.op
+    say(f"  try     cd {own.worktree} && PYTHONPATH=src python -m kernwright explain {op} --shape ...")
     say(f"  merge   git merge {promoted.branch}")

@@ -40,7 +40,7 @@ class Range(BaseModel):
     def refusal(self, name: str, value: Any) -> str | None:
         """Return why a value was not judged; None if it was."""
         if self.least is None or self.most is None:
-            known = any(type(value) is type(own) and value == own for own in self.one_of)
+            known = any(isinstance(value, bool) == isinstance(own, bool) and value == own for own in self.one_of)
             return None if known else f"{name} is {value!r}, judged with {', '.join(map(repr, self.one_of))}"
         if isinstance(value, str) or not self.least <= value <= self.most:
             return f"{name} is {value!r}, judged from {self.least:g} to {self.most:g}"
