@@ -137,14 +137,15 @@ class MadeCampaign:
         """Judge the solution under the campaign's name."""
         settings = self.campaign.settings
         copy = self.campaign.folder / "judged" / settings.name
-        shutil.copytree(self.campaign.solution, copy, dirs_exist_ok=True)
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(self.campaign.solution, copy)
         request = JudgeRequest(
             task=settings.task, candidate=copy, baseline=settings.baseline, rows=rows, device="cpu",
             ledger=settings.ledger, metric=settings.metric, wait_s=120.0,
         )  # fmt: skip
         return judge(request, quiet)
 
-    def iterate(self, number: int, files: dict[str, str], quiet: Any) -> Verdict:
+    def iterate(self, number: int, files: dict[str, str], quiet: Any, rows: str = "smoke") -> Verdict:
         """Record one iteration with a real verdict, as an improvement."""
         name, parent = self.campaign.name, git(self.campaign.worktree, "rev-parse", "HEAD")
         idea = Idea(hypothesis="one pass instead of five operators", direction="fusion", predicted_ratio=3.0)
@@ -156,12 +157,13 @@ class MadeCampaign:
                 campaign=name, number=number, ending="finished", idea=idea, commit=commit, candidate_digest=digest
             ),
         )
-        verdict = self.judge("smoke", quiet)
+        verdict = self.judge(rows, quiet)
         headline: Any = verdict.headline[verdict.metric]
         self.record(
             IterationEnded(
                 campaign=name, number=number, verdict_run=verdict.run, verdict=verdict.verdict, improved=True,
-                kept=True, ratio=headline.geomean, interval=headline.interval, noise_band=headline.noise_band,
+                kept=True, ratio=getattr(headline, "geomean", None), interval=getattr(headline, "interval", None),
+                noise_band=getattr(headline, "noise_band", None),
             )
         )  # fmt: skip
         return verdict
@@ -215,3 +217,32 @@ def make_campaign(root: Path, *, with_package: bool = False) -> MadeCampaign:
 
 
 GOOD = {"candidate.toml": TOML, "kernel.cc": KERNEL}
+TRITON_KERNEL = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def turn(x, cos, sin, y, tokens, heads, pairs: tl.constexpr, block: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    token = (row // heads) % tokens
+    own = tl.arange(0, block)
+    mask = own < pairs
+    c = tl.load(cos + token * pairs + own, mask=mask, other=0.0)
+    s = tl.load(sin + token * pairs + own, mask=mask, other=0.0)
+    left = tl.load(x + row * 2 * pairs + 2 * own, mask=mask, other=0.0)
+    right = tl.load(x + row * 2 * pairs + 2 * own + 1, mask=mask, other=0.0)
+    tl.store(y + row * 2 * pairs + 2 * own, left * c - right * s, mask=mask)
+    tl.store(y + row * 2 * pairs + 2 * own + 1, right * c + left * s, mask=mask)
+
+
+def rotary(x, cos, sin):
+    y = torch.empty_like(x)
+    batch, tokens, heads, width = x.shape
+    pairs = width // 2
+    turn[(batch * tokens * heads,)](x, cos, sin, y, tokens, heads, pairs, triton.next_power_of_2(pairs))
+    return y
+"""
+TRITON_TOML = 'op = "rotary"\nlanguage = "triton"\nentry = "kernel.py:rotary"\n'
+IN_TRITON = {"candidate.toml": TRITON_TOML, "kernel.py": TRITON_KERNEL}

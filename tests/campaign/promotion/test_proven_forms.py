@@ -21,9 +21,7 @@ MOST_ROWS = 60  # rows of an op that are compared; grids have thousands
 def call_of(task: Task, row: Workload, **changes: Any) -> Call:
     """Return the call of a row, with tensors without memory."""
     tensors = {
-        name: torch.empty_strided(
-            own.shape, own.strides, dtype=getattr(torch, own.torch_dtype_name), device="meta"
-        )
+        name: torch.empty_strided(own.shape, own.strides, dtype=getattr(torch, own.torch_dtype_name), device="meta")
         for name, own in row.concrete_inputs().items()
     }
     return Call.of(task.ops[row.op], (), tensors | row.scalars | changes)
