@@ -95,17 +95,17 @@ class SglangExport:
         first = self.name or candidate.file.op.strip("_")
         names = [first] if self.name else [first, f"{first}_kernwright"]
         taken = self.tree.registrations.names | {op.removeprefix("diffusion.") for op in self.tree.registrations.ops}
-        if own := next((each for each in names if self._launcher_of(each, domain)), None):
+        if own := next((each for each in names if OURS in self._launchers(each, domain)), None):
             return own
-        free = next((each for each in names if each not in taken), None)
+        free = next((each for each in names if each not in taken and not self._launchers(each, domain)), None)
         if free is None:
             raise KernwrightError(f"sglang has a kernel {first} already", "choose another name with --name")
         return free
 
-    def _launcher_of(self, name: str, domain: str) -> bool:
-        """Return whether an earlier export of ours has a name."""
+    def _launchers(self, name: str, domain: str) -> str:
+        """Return the text of the launchers that a name has in the tree."""
         places = [self.tree.package(f"kernels/ops/diffusion/{domain}/{name}_{kind}.py") for kind in ("jit", "triton")]
-        return any(OURS in (self.tree.read(place) or "") for place in places)
+        return "".join(self.tree.read(place) or "" for place in places)
 
     def _provenance(self, task: Task) -> Iterator[str]:
         settings = self.campaign.settings
