@@ -33,6 +33,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = Path(__file__).with_name("comparisons") / "denoise_h200.json"
 RECORD = "denoise.json"
+SWAP_RECORD = "swap.json"  # the record of bench_swap.py, for the same page
 TOLERANCE = 0.05
 STEPS, WARM_UP, TRACED = 10, 3, 2
 RUN_STEPS = 3  # denoising steps of the run of the whole pipeline
@@ -300,9 +301,16 @@ def main(words: list[str] | None = None) -> int:
         if "savings" not in record:
             record["savings"] = predicted_savings(options.traces or options.page.parent, record)
         checks = record["machine"]["checks"]  # the repository keeps no paths of a machine
-        record["machine"]["checks"] = {name: check["status"] for name, check in checks.items()}
+        record["machine"]["checks"] = {
+            name: check if isinstance(check, str) else check["status"] for name, check in checks.items()
+        }
         write_json(ROOT / "docs" / RECORD, record)
-        text = page(record, json.loads(REFERENCE.read_text(encoding="utf-8")))
+        swap = ROOT / "docs" / SWAP_RECORD
+        text = page(
+            record,
+            json.loads(REFERENCE.read_text(encoding="utf-8")),
+            json.loads(swap.read_text(encoding="utf-8")) if swap.is_file() else None,
+        )
         (ROOT / "docs" / "denoise.md").write_text(text, encoding="utf-8")
         return 0
     options.models = options.models.split(",")

@@ -1,6 +1,7 @@
 """Does the saving that a trace predicts arrive? `run --swap` on blocks of FLUX.1 against the prediction.
 
     python benchmarks/bench_swap.py [--turns N] [--tiny] [--keep DIR] [-- OPTIONS OF flux_blocks.py]
+    python benchmarks/bench_swap.py --evaluate DIR --record docs/swap.json      # a kept run again, for docs/denoise.md
 
 The adaptive norms of FLUX.1 (diffusers) are replaced by `ops.norm_scale_shift` in a run of flux_blocks.py.
 
@@ -17,6 +18,7 @@ prediction, and only the flow is tested (--tiny).
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
@@ -24,6 +26,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from kernwright.diagnose.chain import OpCall, calls_of, find_chains
 from kernwright.diagnose.compare.label_runs import LabelRuns, load_sides
@@ -34,7 +37,7 @@ from kernwright.diagnose.trace.trace import Annotation, Trace, read_trace
 HERE = Path(__file__).resolve().parent
 CHAIN, OP, OP_CALLS = "chain", "op", 5  # copies of flux_blocks.py's values; importing it needs diffusers
 FUNCTIONS = {"AdaLayerNormZero": "zero", "AdaLayerNormZeroSingle": "single", "AdaLayerNormContinuous": "continuous"}
-LABEL = "swap"
+LABEL, TRACE = "swap", "trace.json.gz"
 ALLOWED = 0.2  # relative difference between the measured and the predicted saving
 
 
@@ -89,28 +92,62 @@ def run_program(folder: Path, options: Sequence[str], turns: int) -> int:
     return subprocess.run([*command, "--", *program], env=own, check=False).returncode
 
 
-def report(folder: Path, options: Sequence[str], turns: int) -> int:
-    trace = folder / "trace.json.gz"
-    subprocess.run([sys.executable, str(HERE / "flux_blocks.py"), "--trace", str(trace), *options], check=True)
-    if status := run_program(folder, options, turns):
-        return status
+def run_all(folder: Path, options: Sequence[str], turns: int) -> int:
+    """Record the trace, then run the turns. Return the exit status of the turns."""
+    traced = [sys.executable, str(HERE / "flux_blocks.py"), "--trace", str(folder / TRACE), *options]
+    subprocess.run(traced, check=True)
+    return run_program(folder, options, turns)
+
+
+def evaluate(folder: Path, is_tiny: bool) -> dict[str, Any]:
+    """Return the figures of a run. Without a GPU there is no prediction."""
     dumps = folder / "dumps" / "flux-blocks"
     sides = load_sides([str(dumps / "base"), str(dumps / LABEL)])
     step, savings = measured_saving_ms(*sides)
-    measured = statistics.median(savings)
-    each = ", ".join(f"{saving:.3f}" for saving in savings)
-    print(f"step {step:.3f} ms; measured saving {measured:.3f} ms, {100 * measured / step:.1f} % (turns: {each})")
     fastest, at_full_clock = measured_saving_ms(*sides, step=fastest_step)
-    print(f"fastest step {fastest:.3f} ms; measured saving {statistics.median(at_full_clock):.3f} ms")
-    if "--tiny" in options:
+    figures = {
+        "about": about(next(iter(sides[0].by_turn().values()))),
+        "step_ms": step, "saving_ms": statistics.median(savings), "turns_ms": savings,
+        "fastest_step_ms": fastest, "fastest_saving_ms": statistics.median(at_full_clock),
+    }  # fmt: skip
+    if not is_tiny:
+        chains, op = predicted_saving_ms(read_trace(folder / TRACE))
+        figures |= {"chains_ms": chains, "op_ms": op, "off": figures["saving_ms"] / (chains - op) - 1}
+    return figures
+
+
+def about(dump: PerfDump) -> str:
+    """Return the GPU, the libraries and the date of a run."""
+    made = dump.kernwright
+    libraries = [f"{name} {version}" for name, version in (made.libraries if made else {}).items()]
+    return "; ".join([*(made.gpus if made else ()), ", ".join(libraries), (dump.timestamp or "")[:10]])
+
+
+def show(figures: dict[str, Any]) -> int:
+    """Print the figures. Return the exit status."""
+    step, saving = figures["step_ms"], figures["saving_ms"]
+    turns = ", ".join(f"{each:.3f}" for each in figures["turns_ms"])
+    print(f"step {step:.3f} ms; measured saving {saving:.3f} ms, {100 * saving / step:.1f} % (turns: {turns})")
+    print(f"fastest step {figures['fastest_step_ms']:.3f} ms; measured saving {figures['fastest_saving_ms']:.3f} ms")
+    if "off" not in figures:
         print("no prediction without a GPU")
         return 0
-    chains, op = predicted_saving_ms(read_trace(trace))
-    off = measured / (chains - op) - 1
+    chains, op = figures["chains_ms"], figures["op_ms"]
     print(
-        f"predicted saving {chains - op:.3f} ms: chains {chains:.3f} ms, op {op:.3f} ms; measured is {100 * off:+.1f} %"
+        f"predicted saving {chains - op:.3f} ms: chains {chains:.3f} ms, op {op:.3f} ms; "
+        f"measured is {100 * figures['off']:+.1f} %"
     )
-    return int(abs(off) > ALLOWED)
+    return int(abs(figures["off"]) > ALLOWED)
+
+
+def report(folder: Path, asked: argparse.Namespace) -> int:
+    options = [*asked.options, *(["--tiny"] if asked.tiny else [])]
+    if asked.evaluate is None and (status := run_all(folder, options, asked.turns)):
+        return status
+    figures = evaluate(folder, "--tiny" in options)
+    if asked.record is not None:
+        asked.record.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    return show(figures)
 
 
 def main() -> int:
@@ -119,13 +156,14 @@ def main() -> int:
     parser.add_argument("--tiny", action="store_true", help="a small model on a CPU")
     parser.add_argument("--keep", type=Path, help="folder for the trace and the perf dumps")
     parser.add_argument("options", nargs="*", help="options of flux_blocks.py, after --")
+    parser.add_argument("--evaluate", type=Path, help="folder of a kept run; nothing runs again")
+    parser.add_argument("--record", type=Path, help="file for the figures")
     asked = parser.parse_args()
-    options = [*asked.options, *(["--tiny"] if asked.tiny else [])]
-    if asked.keep is not None:
-        asked.keep.mkdir(parents=True, exist_ok=True)
-        return report(asked.keep, options, asked.turns)
+    if (kept := asked.evaluate or asked.keep) is not None:
+        kept.mkdir(parents=True, exist_ok=True)
+        return report(kept, asked)
     with tempfile.TemporaryDirectory() as folder:
-        return report(Path(folder), options, asked.turns)
+        return report(Path(folder), asked)
 
 
 if __name__ == "__main__":

@@ -96,7 +96,29 @@ def run_lines(record: dict[str, Any]) -> list[str]:
     return lines
 
 
-def page(record: dict[str, Any], reference: dict[str, Any]) -> str:
+def swap_lines(swap: dict[str, Any]) -> list[str]:
+    """Return the section about the saving of a swap, from the record of bench_swap.py."""
+    predicted = swap["chains_ms"] - swap["op_ms"]
+    turns = ", ".join(f"{saving:.3f}" for saving in swap["turns_ms"])
+    return [
+        "## A predicted saving, measured",
+        "",
+        f"`benchmarks/bench_swap.py`: {swap['about']}. The adaptive norms in blocks of FLUX.1 were replaced by",
+        "`ops.norm_scale_shift` with `kernwright run --swap`. The record is [swap.json](swap.json).",
+        "",
+        "| | ms a step |",
+        "|---|---:|",
+        f"| the step, median | {swap['step_ms']:.3f} |",
+        f"| eager chains in the trace | {swap['chains_ms']:.3f} |",
+        f"| the op on the same shapes | {swap['op_ms']:.3f} |",
+        f"| predicted saving | {predicted:.3f} |",
+        f"| measured saving (turns: {turns}) | {swap['saving_ms']:.3f}, {swap['off']:+.1%} against the prediction |",
+        f"| measured saving in the fastest steps | {swap['fastest_saving_ms']:.3f} |",
+        "",
+    ]
+
+
+def page(record: dict[str, Any], reference: dict[str, Any], swap: dict[str, Any] | None = None) -> str:
     """Return the text of docs/denoise.md."""
     libraries = ", ".join(f"{name} {version}" for name, version in record["libraries"].items())
     finite = all(all(held["run"]["finite"].values()) for held in record["models"].values())
@@ -130,6 +152,7 @@ def page(record: dict[str, Any], reference: dict[str, Any]) -> str:
         "",
         *saving_lines(record["savings"], record),
         "",
+        *(swap_lines(swap) if swap else ()),
         "## The whole pipeline",
         "",
         "One run of three denoising steps with the same layers, from the prompt to the decoded output.",

@@ -57,4 +57,5 @@ def test_a_ratio_beyond_five_percent_of_the_reference_fails(regional_ms: float, 
 @pytest.mark.skipif(not (DOCS / "denoise.json").is_file(), reason="no record is committed")
 def test_the_page_in_the_docs_is_that_of_its_record() -> None:
     held = json.loads((DOCS / "denoise.json").read_text())
-    assert (DOCS / "denoise.md").read_text() == page(held, json.loads(REFERENCE.read_text()))
+    swap = json.loads((DOCS / "swap.json").read_text())
+    assert (DOCS / "denoise.md").read_text() == page(held, json.loads(REFERENCE.read_text()), swap)

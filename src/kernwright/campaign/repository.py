@@ -15,7 +15,16 @@ from pathlib import Path, PurePosixPath
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.tasks.candidate import IGNORED
 
-QUIET = ("-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false", "-c", "gc.auto=0", "-c", "advice.detachedHead=0")
+QUIET = (
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "commit.gpgSign=false",
+    "-c",
+    "gc.auto=0",
+    "-c",
+    "advice.detachedHead=0",
+)
 LOCALE = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
 # Variables that a hook or an editor sets. They would lead git to another repository.
 ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_NAMESPACE")
