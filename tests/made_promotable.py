@@ -24,6 +24,7 @@ from kernwright.campaign.record import (
 from kernwright.campaign.settings import CampaignSettings
 from kernwright.judge.record.verdict import Verdict
 from kernwright.judge.request import JudgeRequest, judge
+from kernwright.ledger.transfer import import_runs
 from kernwright.tasks.candidate import load_candidate
 from kernwright.tasks.task import load_task
 
@@ -112,6 +113,13 @@ class MadeCampaign:
 
     campaign: Campaign
 
+    def iterate_once(self, judged: tuple[Path, Verdict], quiet: Any) -> MadeCampaign:
+        """Record an iteration with the good kernel, from a ledger that holds its verdict."""
+        ledger, verdict = judged
+        import_runs(self.campaign.settings.ledger, ledger)
+        self.iterate(1, GOOD, quiet, known=verdict)
+        return self
+
     def record(self, *bodies: CampaignBody) -> str:
         with self.campaign.ledger.open_run({"campaign": self.campaign.name}) as writer:
             for body in bodies:
@@ -145,8 +153,14 @@ class MadeCampaign:
         )  # fmt: skip
         return judge(request, quiet)
 
-    def iterate(self, number: int, files: dict[str, str], quiet: Any, rows: str = "smoke") -> Verdict:
-        """Record one iteration with a real verdict, as an improvement."""
+    def iterate(
+        self, number: int, files: dict[str, str], quiet: Any, rows: str = "smoke", known: Verdict | None = None
+    ) -> Verdict:
+        """Record one iteration with a real verdict, as an improvement.
+
+        Args:
+            known: a verdict on these files from another ledger, from which its run was imported.
+        """
         name, parent = self.campaign.name, git(self.campaign.worktree, "rev-parse", "HEAD")
         idea = Idea(hypothesis="one pass instead of five operators", direction="fusion", predicted_ratio=3.0)
         commit = self.commit_solution(files, f"Iteration {number}\n\nKernwright-Iteration: {number}")
@@ -157,7 +171,8 @@ class MadeCampaign:
                 campaign=name, number=number, ending="finished", idea=idea, commit=commit, candidate_digest=digest
             ),
         )
-        verdict = self.judge(rows, quiet)
+        verdict = known or self.judge(rows, quiet)
+        assert verdict.candidate_digest == digest
         headline: Any = verdict.headline[verdict.metric]
         self.record(
             IterationEnded(
@@ -246,3 +261,11 @@ def rotary(x, cos, sin):
 """
 TRITON_TOML = 'op = "rotary"\nlanguage = "triton"\nentry = "kernel.py:rotary"\n'
 IN_TRITON = {"candidate.toml": TRITON_TOML, "kernel.py": TRITON_KERNEL}
+
+
+def judge_good_kernel(root: Path, quiet: Any) -> tuple[Path, Verdict]:
+    """Judge the good kernel, and return the ledger that holds only this run, with the verdict."""
+    made = make_campaign(root)
+    made.commit_solution(GOOD, "Try")
+    own = MadeCampaign(Campaign(made.campaign.settings.model_copy(update={"ledger": root / "judged"})))
+    return root / "judged", own.judge("smoke", quiet)

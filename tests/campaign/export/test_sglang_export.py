@@ -21,11 +21,9 @@ SGLANG = "sglang==0.5.23"
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, private_tmp: Path, quiet: Any) -> MadeCampaign:
+def made(tmp_path_factory: pytest.TempPathFactory, good_verdict: Any, quiet: Any) -> MadeCampaign:
     """Make a campaign whose best version is in C++."""
-    made = make_campaign(tmp_path_factory.mktemp("export"))
-    made.iterate(1, GOOD, quiet)
-    return made
+    return make_campaign(tmp_path_factory.mktemp("export")).iterate_once(good_verdict, quiet)
 
 
 def run_exported_test(tree: Path, prefix: str = "") -> str:

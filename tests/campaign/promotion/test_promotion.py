@@ -29,11 +29,10 @@ NAMES = {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, private_tmp: Path, quiet: Any) -> MadeCampaign:
+def made(tmp_path_factory: pytest.TempPathFactory, good_verdict: Any, quiet: Any) -> MadeCampaign:
     """Make a checkout of Kernwright with a campaign whose first iteration a real judge called faster."""
     made = make_campaign(tmp_path_factory.mktemp("promotion"), with_package=True)
-    made.iterate(1, GOOD, quiet)
-    return made
+    return made.iterate_once(good_verdict, quiet)
 
 
 def write_trace(path: Path) -> Path:

@@ -6,7 +6,6 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,11 +19,9 @@ from kernwright.core.errors import BadFile, KernwrightError
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, private_tmp: Path, quiet: Any) -> MadeCampaign:
+def made(tmp_path_factory: pytest.TempPathFactory, good_verdict: Any, quiet: Any) -> MadeCampaign:
     """Make a campaign with one iteration that a real judge called faster."""
-    made = make_campaign(tmp_path_factory.mktemp("review"))
-    made.iterate(1, GOOD, quiet)
-    return made
+    return make_campaign(tmp_path_factory.mktemp("review")).iterate_once(good_verdict, quiet)
 
 
 @pytest.fixture

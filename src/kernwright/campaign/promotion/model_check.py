@@ -37,10 +37,10 @@ def check_by_labels(campaign: Campaign, base: str, new: str, method: Literal["sw
             "name labels of `kernwright denoise` or `kernwright run --swap`",
         )
     interval = "" if found.low is None or found.high is None else f" ({percent(found.low)} to {percent(found.high)})"
-    figures: dict[str, float | str] = {"base": base, "new": new, "change": found.change}
-    figures |= {} if found.low is None or found.high is None else {"low": found.low, "high": found.high}
-    figures |= {"swap": swapped} if swapped else {}
-    figures |= _end_to_end(comparison)
+    figures: dict[str, float | str] = {"base": base, "new": new, **({"swap": swapped} if swapped else {})}
+    for own in comparison.rows:
+        if own.measure.kind in ("denoise", "end to end"):
+            figures |= _figures(own)
     improved = found.outcome == "better"
     return _recorded(
         campaign,
@@ -61,10 +61,13 @@ def _words(row: ComparedMeasure, improved: bool) -> str:
     return f"{row.words(found)}, which is no improvement"
 
 
-def _end_to_end(comparison: Comparison) -> dict[str, float | str]:
-    rows = (row for row in comparison.rows if row.measure.kind == "end to end")
-    found = next((row.differences[0] for row in rows), None)
-    return {} if found is None else {"end_to_end_change": found.change}
+def _figures(row: ComparedMeasure) -> dict[str, float | str]:
+    """Return the times of one part of the model before and after, and their difference, by name."""
+    found, part = row.differences[0], row.measure.kind.replace(" ", "_")
+    figures = {"base_ms": row.mean(0), "new_ms": row.mean(1)}
+    if found is not None:
+        figures |= {"change": found.change, "low": found.low, "high": found.high}
+    return {f"{part}_{name}": value for name, value in figures.items() if value is not None}
 
 
 def _swapped(comparison: Comparison, digest: str) -> str:

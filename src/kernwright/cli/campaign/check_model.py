@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from kernwright.cli.campaign.arguments import CampaignName
 from kernwright.cli.output import say
 
 
 def check_model(
-    name: Annotated[str | None, typer.Argument(help="name of the campaign; default: the only one here")] = None,
+    name: CampaignName = None,
     swap: Annotated[
         tuple[str, str] | None,
         typer.Option(metavar="BASE NEW", help="labels of `kernwright run`, without and with --swap of this candidate"),

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from kernwright.cli.campaign.arguments import CampaignName
 from kernwright.cli.output import refuse_unwritable, say, write_whole
 
 
 def export(
-    name: Annotated[str | None, typer.Argument(help="name of the campaign; default: the only one here")] = None,
+    name: CampaignName = None,
     to: Annotated[
         tuple[str, Path] | None,
         typer.Option(

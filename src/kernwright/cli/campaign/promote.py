@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from kernwright.cli.campaign.arguments import CampaignName
 from kernwright.cli.output import say
 
 
 def promote(
-    name: Annotated[str | None, typer.Argument(help="name of the campaign; default: the only one here")] = None,
+    name: CampaignName = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="judge nothing and write nothing; show the requirements")
     ] = False,

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from kernwright.cli.campaign.arguments import CampaignName
 from kernwright.cli.output import say
 
 
 def review(
-    name: Annotated[str | None, typer.Argument(help="name of the campaign; default: the only one here")] = None,
+    name: CampaignName = None,
     reviewer: Annotated[
         str | None, typer.Option(metavar="AGENT", help="preset that reviews, such as claude or codex, or command")
     ] = None,
