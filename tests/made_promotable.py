@@ -41,9 +41,9 @@ fp32 = { atol = 1e-5, rtol = 1e-5 }
 
 [timing]
 block_ms = 2.0
-quads_per_round = 7
+quads_per_round = 9
 first_look = 1
-max_rounds = 1
+max_rounds = 4
 """
 X, ANGLES = ["B", "S", "H", "K*2"], ["S", "K"]
 TOML = 'op = "rotary"\nlanguage = "cpp"\nentry = "kernel.cc:rotary"\n\n[build]\ncflags = ["-fno-math-errno"]\n'

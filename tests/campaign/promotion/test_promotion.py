@@ -20,6 +20,7 @@ from kernwright.campaign.review.review import Review
 from kernwright.core.errors import KernwrightError
 from kernwright.ledger.verify import examine
 
+pytestmark = pytest.mark.clock  # only a version that was judged faster is promoted
 NAMES = {
     "correct on the full grid",
     "judged again with fresh seeds",

@@ -60,7 +60,8 @@ def test_a_reviewer_gets_everything_it_needs(fresh: MadeCampaign) -> None:
     assert any("S=119" in fact and "S=121" in fact for fact in grid), "odd sizes next to 120"
     assert any("made up to" in fact for fact in checks["backdoors"]["facts"]), "calls of the long run"
     assert fallback == ["no call of the candidate ran all of the baseline's operators"]
-    assert "turned | faster" in (folder / "verdicts.md").read_text()
+    (judged,) = json.loads((folder / "verdicts.json").read_text())
+    assert f"turned | {judged['rows'][0]['verdict']}" in (folder / "verdicts.md").read_text()
     assert "no GPU" in (folder / "counters.md").read_text()
     assert obstacle(fresh) == "no review of this version"
 
