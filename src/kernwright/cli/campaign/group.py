@@ -5,10 +5,9 @@ from __future__ import annotations
 import typer
 
 from kernwright.cli.campaign.artifacts import artifacts
-from kernwright.cli.campaign.check_model import check_model
 from kernwright.cli.campaign.export import export
 from kernwright.cli.campaign.profile import profile, reread
-from kernwright.cli.campaign.promote import promote
+from kernwright.cli.campaign.promote import check_model, promote
 from kernwright.cli.campaign.review import review
 from kernwright.cli.campaign.run import run
 from kernwright.cli.campaign.show import diff, plot, show

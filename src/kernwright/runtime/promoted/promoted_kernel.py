@@ -108,9 +108,14 @@ class PromotedKernel:
         compiled = tuple(self.folder / name for name in source.compiled)
         headers = tuple(self.folder / name for name in source.files if name.endswith(HEADERS))
         return JudgedLibrary(
-            f"promoted_{self.file.op}_{self.file.backend}", (*compiled, *headers), root=self.folder, compiled=compiled,
-            cflags=source.cflags, cuda_cflags=source.cuda_cflags, ldflags=source.ldflags,
-        )  # fmt: skip
+            name=f"promoted_{self.file.op}_{self.file.backend}",
+            sources=(*compiled, *headers),
+            root=self.folder,
+            compiled=compiled,
+            cflags=source.cflags,
+            cuda_cflags=source.cuda_cflags,
+            ldflags=source.ldflags,
+        )
 
     def _libraries(self, target: Target) -> list[Library]:
         is_ours = self.is_native and target.name == ("cpu" if self.file.backend == "cpu" else self.file.machine)
