@@ -186,6 +186,17 @@ class ReviewGiven(CampaignBody):
     transcript: str | None = None
 
 
+class VersionJudged(CampaignBody):
+    """A judgement of the best version outside an iteration, such as one on all rows of the grid."""
+
+    kind: ClassVar[str] = "campaign_judged"
+
+    candidate_digest: str
+    commit: str
+    verdict_run: str
+    rows: str = Field(description="globs and sets of rows, as for the judge")
+
+
 class ModelCheck(CampaignBody):
     """Evidence that a model became faster, or that the op's share is too small to measure."""
 
@@ -211,6 +222,6 @@ class Promoted(CampaignBody):
 
 BODIES: tuple[type[CampaignBody], ...] = (
     CampaignStarted, BaselineMeasured, IterationStarted, IterationEdited, IterationEnded, ProfileTaken, LedgerReread,
-    CampaignEnded, ReviewGiven, ModelCheck, Promoted,
+    CampaignEnded, ReviewGiven, VersionJudged, ModelCheck, Promoted,
 )  # fmt: skip
 KINDS: dict[str, type[CampaignBody]] = {body.kind: body for body in BODIES}

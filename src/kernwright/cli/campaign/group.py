@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import typer
 
+from kernwright.cli.campaign.artifacts import artifacts
+from kernwright.cli.campaign.export import export
 from kernwright.cli.campaign.profile import profile, reread
+from kernwright.cli.campaign.promote import check_model, promote
+from kernwright.cli.campaign.review import review
 from kernwright.cli.campaign.run import run
 from kernwright.cli.campaign.show import diff, plot, show
 from kernwright.cli.campaign.start import start
@@ -23,4 +27,9 @@ app.command()(diff)
 app.command()(plot)
 app.command()(profile)
 app.command()(reread)
+app.command()(review)
+app.command("check-model")(check_model)
+app.command()(promote)
+app.command()(export)
+app.command()(artifacts)
 app.command("list")(list_)

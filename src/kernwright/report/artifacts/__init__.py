@@ -1,0 +1,1 @@
+"""Artifacts of a campaign: one folder with the tables and texts that a pull request needs."""

@@ -1,0 +1,169 @@
+"""The promotion of a campaign's best version into kernwright.ops, with real verdicts and a real branch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_promotable import GOOD, MadeCampaign, git, make_campaign
+from made_trace import MadeTrace
+
+from kernwright.campaign.promotion.model_check import check_by_arithmetic
+from kernwright.campaign.promotion.promotion import NotReady, Promotion
+from kernwright.campaign.record import Promoted
+from kernwright.campaign.review.review import Review
+from kernwright.core.errors import KernwrightError
+from kernwright.ledger.verify import examine
+
+pytestmark = pytest.mark.clock  # only a version that was judged faster is promoted
+NAMES = {
+    "correct on the full grid",
+    "judged again with fresh seeds",
+    "a model became faster, or the op's share is too small to measure",
+    "an approved review of this version, without open findings",
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, good_verdict: Any, quiet: Any) -> MadeCampaign:
+    """Make a checkout of Kernwright with a campaign whose first iteration a real judge called faster."""
+    made = make_campaign(tmp_path_factory.mktemp("promotion"), with_package=True)
+    return made.iterate_once(good_verdict, quiet)
+
+
+def write_trace(path: Path) -> Path:
+    """Write a trace in which one kernel takes a hundredth of the time."""
+    trace = MadeTrace()
+    trace.kernel("gemm_kernel", 0, 990, launched=0)
+    trace.kernel("rotary_kernel", 1000, 10, launched=990)
+    path.write_text(json.dumps({"traceEvents": trace.events}))
+    return path
+
+
+def test_a_refusal_lists_everything_that_is_missing(made: MadeCampaign) -> None:
+    promotion = Promotion(made.campaign)
+    missing = {own.name: own for own in promotion.case().missing}
+    assert set(missing) == NAMES
+    assert all("kernwright campaign" in own.command for own in missing.values())
+    with pytest.raises(NotReady) as refused:
+        promotion.promote()
+    assert all(name in str(refused.value) for name in NAMES)
+    assert git(made.repository, "branch", "--list", promotion.branch) == "", "nothing was written"
+
+
+ON_BRANCH = """
+import json, torch
+from kernwright import ops
+from kernwright.core.registry import shipped_ops
+from kernwright.ops.catalog import dispatcher, explain
+
+def call(batch=1, tokens=9, heads=4, pairs=32, dtype=torch.float32, offset=0):
+    torch.manual_seed(0)
+    x = torch.randn(batch * tokens * heads * 2 * pairs + offset, dtype=dtype)[offset:]
+    cos, sin = torch.randn(tokens, pairs, dtype=dtype), torch.randn(tokens, pairs, dtype=dtype)
+    return x.reshape(batch, tokens, heads, 2 * pairs), cos, sin
+
+def outcome(arguments):
+    found = explain("rotary", *arguments)
+    result, wanted = ops.rotary(*arguments), shipped_ops()["rotary"].reference(*arguments)
+    return {
+        "chosen": found.chosen.backend,
+        "text": str(found),
+        "equal": torch.allclose(result, wanted, rtol=1e-6, atol=1e-6),
+    }
+
+def with_out(arguments):
+    out = torch.full((2, *arguments[0].shape), 7.0)[1].transpose(0, 0)
+    result = ops.rotary(*arguments, out=out)
+    return result is out and torch.allclose(out, shipped_ops()["rotary"].reference(*arguments), atol=1e-6)
+
+x, cos, sin = call()
+compiled = torch.compile(ops.rotary, backend="eager", fullgraph=True)
+print(json.dumps({
+    "judged": outcome(call(tokens=120)),
+    "between": outcome(call(tokens=77)),
+    "misaligned": outcome(call(offset=1)),
+    "too long": outcome(call(tokens=300)),
+    "other heads": outcome(call(heads=3)),
+    "half": outcome(call(dtype=torch.float16)),
+    "strided": outcome((x.transpose(1, 2).contiguous().transpose(1, 2), cos, sin)),
+    "gradient": outcome((x.clone().requires_grad_(), cos, sin)),
+    "out": with_out(call()),
+    "compiled": compiled(x, cos, sin).equal(ops.rotary(x, cos, sin)),
+    "other op": dispatcher("ltx2_split_rotary").backends,
+}))
+"""
+
+
+def on_branch(tree: Path, *words: str, given: str | None = None) -> str:
+    """Run Python with the package of a tree, not with the installed one."""
+    environment = os.environ | {"PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, *words], env=environment, input=given, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_promoted_kernel_runs_for_the_judged_calls_only(made: MadeCampaign, tmp_path: Path, quiet: Any) -> None:
+    promotion = Promotion(made.campaign)
+    before = git(made.repository, "rev-parse", "main")
+    promotion.judge_missing(quiet)
+    assert promotion.case().runs.missing == []
+    check = check_by_arithmetic(made.campaign, f"{write_trace(tmp_path / 'trace.json')}:2")
+    assert check.improved
+    assert check.figures["share"] == pytest.approx(0.01)
+    Review(made.campaign).by_person("approved")
+    promoted = promotion.promote()
+
+    assert git(made.repository, "rev-parse", "main") == before, "main is untouched"
+    assert git(made.repository, "status", "--porcelain") == ""
+    assert git(made.repository, "rev-parse", promotion.branch) == promoted.branch_commit
+    shown = git(made.repository, "show", "--stat", "--format=%B", promotion.branch)
+    assert "correct on the full grid" in shown
+    kernel = "src/kernwright/ops/rotation/promoted/rotary_cpu"
+    assert git(made.repository, "show", f"{promotion.branch}:{kernel}/kernel.cc") == GOOD["kernel.cc"].strip()
+    assert made.campaign.history().latest(Promoted) == promoted
+    archive = promotion.worktree / "evidence" / "campaigns" / "turns.tar.xz"
+    packed = examine(archive)
+    assert packed.problems == []
+    assert set(packed.runs) >= set(promoted.verdict_runs)
+
+    found = json.loads(on_branch(promotion.worktree, "-c", ON_BRANCH).splitlines()[-1])
+    assert {name: own["equal"] for name, own in found.items() if isinstance(own, dict)} == dict.fromkeys(
+        ("judged", "between", "misaligned", "too long", "other heads", "half", "strided", "gradient"), True
+    )
+    assert [found[name]["chosen"] for name in ("judged", "between", "misaligned")] == ["cpu"] * 3
+    refused = {name: own for name, own in found.items() if isinstance(own, dict) and own["chosen"] == "torch"}
+    reasons = {
+        "too long": "axis S is 300, judged from 1 to 121", "other heads": "axis H is 3, judged with 4",
+        "half": "x is fp16, judged in fp32", "strided": "x has strides", "gradient": "needs a gradient",
+    }  # fmt: skip
+    assert set(refused) == set(reasons)
+    for name, reason in reasons.items():
+        assert reason in refused[name]["text"], refused[name]["text"]
+    assert found["out"]
+    assert found["compiled"]
+    assert found["other op"] == ["torch"]
+
+    with pytest.raises(KernwrightError, match="promoted already"):
+        promotion.promote()
+
+
+def test_the_judge_accepts_the_promoted_kernel(made: MadeCampaign, tmp_path: Path) -> None:
+    """The judge runs the op of the branch as a contender: correct by its rule, and by the promoted kernel."""
+    tree, verdict = Promotion(made.campaign).worktree, tmp_path / "verdict.json"
+    assert tree.is_dir(), "the test before this one promotes"
+    settings = made.campaign.settings
+    on_branch(
+        tree, "-m", "kernwright", "judge", settings.task, "--candidate", "kernwright", "--baseline", "slow", "--quick",
+        "--json", str(verdict), "--ledger", str(tmp_path / "ledger"),
+    )  # fmt: skip
+    (row,) = json.loads(verdict.read_text())["rows"]
+    assert row["ran"]["backend"] == "cpu"
+    assert row["verdict"] == "faster", row["reasons"]
