@@ -25,6 +25,7 @@ TASKS = "Tasks"
 EVIDENCE = "Evidence"
 MODELS = "Models"
 OPS = "Ops"
+AGENTS = "Agents"
 MACHINES = "Machines"
 
 
@@ -50,6 +51,7 @@ COMMANDS = {
     "build": CommandEntry("ops.build:build", OPS),
     "tune": CommandEntry("ops.tune:tune", OPS),
     "op": CommandEntry("ops.op:app", OPS),
+    "mcp": CommandEntry("agents.mcp:mcp", AGENTS),
     "bundle": CommandEntry("packages.bundle:bundle", MACHINES),
     "baseline": CommandEntry("packages.baseline:app", MACHINES),
 }
