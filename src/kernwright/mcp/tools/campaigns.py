@@ -40,7 +40,7 @@ class IterationEntry(BaseModel):
     reason: str
 
 
-class CampaignStatus(PagedAnswer):
+class CampaignCard(PagedAnswer):
     """A campaign and its iterations, newest first."""
 
     name: str
@@ -70,7 +70,7 @@ class CampaignTools:
         repository: Repository = None,
         offset: Offset = 0,
         limit: Limit = 10,
-    ) -> CampaignStatus:
+    ) -> CampaignCard:
         """Show a campaign: goal, best version so far, and its iterations, newest first."""
         return self._status(self._find(name, repository), offset, limit)
 
@@ -84,7 +84,7 @@ class CampaignTools:
             str | None, Field(description="tag of the direction, such as vector-width", max_length=100)
         ] = None,
         predict: Annotated[float | None, Field(gt=0, description="expected speedup over the best version")] = None,
-    ) -> CampaignStatus:
+    ) -> CampaignCard:
         """Do one iteration of a campaign: judge the edited solution, record the result, keep or undo the edit.
 
         With the agent `human`, edit the solution first and give the hypothesis and the direction.
@@ -130,11 +130,11 @@ class CampaignTools:
         self._folders.ledger(str(settings.ledger))
         return Campaign(settings)
 
-    def _status(self, campaign: Campaign, offset: int, limit: int) -> CampaignStatus:
+    def _status(self, campaign: Campaign, offset: int, limit: int) -> CampaignCard:
         history, settings = campaign.history(), campaign.settings
         shown, paging = page_of(list(reversed(history.iterations)), offset, limit)
         best, open_one = history.best, history.open_iteration
-        return CampaignStatus(
+        return CampaignCard(
             name=campaign.name,
             task=settings.task,
             op=settings.op,
