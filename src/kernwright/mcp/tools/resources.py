@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kernwright.judge.record.verdict import Verdict
 from kernwright.mcp.folders import AllowedFolders
 from kernwright.mcp.tools.tasks import TaskTools
 from kernwright.mcp.tools.verdicts import VerdictTools
@@ -10,6 +11,7 @@ JSON = "application/json"
 HTML = "text/html"
 MARKDOWN = "text/markdown"
 MOST_ROWS = 100
+MOST_PAGES = 16  # pages that are kept
 
 
 class Resources:
@@ -19,6 +21,7 @@ class Resources:
         self._folders = folders
         self._tasks = tasks
         self._verdicts = verdicts
+        self._pages: dict[str, tuple[Verdict, str]] = {}  # by run
 
     def task_card(self, task: str) -> str:
         """Return a task as Markdown: ops, tolerances and rows."""
@@ -47,4 +50,10 @@ class Resources:
         from kernwright.report.verdict_page import render_page
 
         found = self._verdicts.verdict(run, self._folders.ledger(ledger))
-        return render_page([found], f"Kernwright: {found.candidate} on {found.task}")
+        known = self._pages.get(found.run)
+        if known is None or known[0] != found:
+            if len(self._pages) >= MOST_PAGES:
+                self._pages.clear()
+            page = render_page([found], f"Kernwright: {found.candidate} on {found.task}")
+            known = self._pages[found.run] = (found, page)
+        return known[1]
