@@ -52,6 +52,7 @@ COMMANDS = {
     "tune": CommandEntry("ops.tune:tune", OPS),
     "op": CommandEntry("ops.op:app", OPS),
     "mcp": CommandEntry("agents.mcp:mcp", AGENTS),
+    "skills": CommandEntry("agents.skills:app", AGENTS),
     "bundle": CommandEntry("packages.bundle:bundle", MACHINES),
     "baseline": CommandEntry("packages.baseline:app", MACHINES),
 }
