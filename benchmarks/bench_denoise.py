@@ -33,7 +33,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = Path(__file__).with_name("comparisons") / "denoise_h200.json"
 RECORD = "denoise.json"
-SWAP_RECORD = "swap.json"  # of bench_swap.py, for the same page
+SWAP_RECORD = "swap.json"  # the record of bench_swap.py, for the same page
 TOLERANCE = 0.05
 STEPS, WARM_UP, TRACED = 10, 3, 2
 RUN_STEPS = 3  # denoising steps of the run of the whole pipeline

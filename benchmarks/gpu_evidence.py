@@ -69,7 +69,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Window:
-    """Where steps put their results, and the rows that they cover."""
+    """The folders in which steps put their results, and the rows that they cover."""
 
     out: Path
     work: Path

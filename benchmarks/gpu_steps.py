@@ -31,7 +31,7 @@ COMMITTED_LEDGER = ROOT / "tests" / "exploits" / LEDGER  # attacks that were sho
 
 @dataclass
 class Outcome:
-    """How a step ended."""
+    """The outcome of a step."""
 
     name: str
     status: str  # passed, failed, overran, absent or interrupted

@@ -13,10 +13,14 @@ from made_results import metric
 from parsed_commands import code_blocks, commands_in, parse_command
 from pydantic import BaseModel
 
+from kernwright.advice.advice import Advice, FailedRow, RowDistance
+from kernwright.advice.failing_case import FailingCase
+from kernwright.advice.next_step import NextStep
 from kernwright.judge import request as request_module
 from kernwright.judge.record import verdict as verdict_module
 from kernwright.judge.record.verdict import RowVerdict, Verdict
 from kernwright.report.verdict_table import verdict_table
+from kernwright.service.messages import ServedBy
 from kernwright.tasks.catalog import find_task
 
 ROOT = Path(__file__).parents[1]
@@ -26,7 +30,7 @@ MODELS = [
     model
     for model in vars(verdict_module).values()
     if isinstance(model, type) and issubclass(model, BaseModel) and model.__module__ == verdict_module.__name__
-]
+] + [Advice, FailedRow, FailingCase, RowDistance, NextStep, ServedBy]
 
 
 def text_of(page: str) -> str:

@@ -44,10 +44,10 @@ class MilestoneBar:
     figure: str
     asked: str
     measured: str
-    so_far: bool | None  # whether the judged rows meet it; None if nothing was measured
+    so_far: bool | None  # True if the judged rows meet the bar; None if nothing was measured
     judged: int  # rows with a record of today's sources and baselines
     rows: int  # rows that the bar covers
-    one_is_enough: bool = False  # whether a single row can miss the bar
+    one_is_enough: bool = False  # True if a single row can miss the bar
     absent: tuple[str, ...] = ()  # tasks that the bar covers and that were not loaded
 
     @property

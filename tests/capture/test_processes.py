@@ -90,7 +90,7 @@ def test_a_capture_that_is_killed_itself_can_be_recovered(
     assert not file.exists()
     (folder,) = program.glob("capture.jsonl.parts-*")
     (lines,) = folder.glob("*.lines")
-    lines.write_bytes(lines.read_bytes() + b'{"slot": 2, "call": "libr')  # as if it was killed during a write
+    lines.write_bytes(lines.read_bytes() + b'{"slot": 2, "call": "libr')  # left by a kill during a write
     done = subprocess.run(
         [sys.executable, "-m", "kernwright.cli.main", "capture", "--recover", str(folder), "--out", str(file)],
         env=environment, capture_output=True, text=True, check=False,

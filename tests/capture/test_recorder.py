@@ -1,4 +1,4 @@
-"""What is recorded about a program's calls, and what never is."""
+"""Facts that are recorded about a program's calls, and facts that never are."""
 
 from __future__ import annotations
 

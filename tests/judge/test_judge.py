@@ -159,7 +159,8 @@ def test_the_record_has_its_provenance(honest: Verdict) -> None:
     assert where["started"] <= where["finished"]
     assert where["judge"] == judge_digest()
     assert (
-        set(where["seconds"]) == {"workers", "first calls", "correctness", "timing", "census"}
+        set(where["seconds"])
+        == {"workers", "build", "first calls", "correctness", "timing", "census", "end of workers"}
         and min(where["seconds"].values()) > 0
     )
     sandbox = where["isolation"]["workers"]

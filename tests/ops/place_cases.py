@@ -1,7 +1,7 @@
-"""Where the results of a call may lie, for every op with kernels. A result may replace an activation, and must be the
-same as in separate memory. It may never replace a tensor that modulates.
+"""Cases for the places of results in memory, for every op with kernels.
 
-As a program, in Triton's interpreter, it prints each op's problem as JSON: python place_cases.py
+A result may replace an activation, and must be the same as in separate memory. It may never replace a tensor that
+modulates. `python place_cases.py` runs the cases in Triton's interpreter and prints the problem of each op as JSON.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import pytest
 import torch
 from compiled_kernels import Recorded, ptx_of
 
-from kernwright.campaign.trial import blank_call, triton_of
+from kernwright.campaign.tuning.trial import blank_call, triton_of
 from kernwright.ops import FAMILIES
 from kernwright.ops.catalog import dispatcher
 from kernwright.runtime.triton import tuning
@@ -76,7 +76,7 @@ def test_explain_names_the_source_of_the_configuration(monkeypatch: pytest.Monke
 UNUSUAL = """
 import torch
 from interpreted_cases import patch_once
-from kernwright.campaign.trial import TuningTrial, Work, blank_call
+from kernwright.campaign.tuning.trial import TuningTrial, Work, blank_call
 from kernwright.judge.worker.triton_interpreter import compute_bfloat16_like_gpu
 from kernwright.runtime.triton.configurations import Configuration
 from kernwright.runtime.implementation import Implementation

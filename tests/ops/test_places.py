@@ -1,4 +1,4 @@
-"""Where results may lie with `out=`: the same on every backend, and with correct values."""
+"""Places of results with `out=`: every backend accepts the same ones, with correct values."""
 
 from __future__ import annotations
 

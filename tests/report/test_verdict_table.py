@@ -8,8 +8,9 @@ import pytest
 from test_verdict_page import HEADLINE, a_verdict, some_rows
 from test_verdict_plots import a_row
 
+from kernwright.advice.fault import faults_of
 from kernwright.judge.record.verdict import Outcome
-from kernwright.report.verdict_table import faults_of, verdict_lines, verdict_table
+from kernwright.report.verdict_table import verdict_lines, verdict_table
 
 BUILD = "the build failed: kernel.cc:2:6: error: variable or field 'run' declared void\nkernel.cc:3:1: error: more"
 

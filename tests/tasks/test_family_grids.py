@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernwright.campaign.trial import placed
+from kernwright.campaign.tuning.trial import placed
 from kernwright.judge.numerics.content_pool import ContentPool
 from kernwright.tasks.catalog import find_task, list_tasks
 from kernwright.tasks.task import Task

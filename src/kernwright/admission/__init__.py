@@ -1,1 +1,1 @@
-"""How a task comes to be: drafts from captured calls, and the check that its rows reject every mutant."""
+"""Drafts of tasks from captured calls, and the check that the rows of a task reject every mutant."""

@@ -44,7 +44,7 @@ class OpDraft:
     heading: str  # the op's signature
     call: str  # the function in the capture
     text: str
-    mapping: Mapping[str, str]  # by tensor, scalar and output of the op, its place in the call
+    mapping: Mapping[str, str]  # the place in the call of each tensor, scalar and output of the op
     notes: tuple[str, ...]
 
 

@@ -35,8 +35,8 @@ class OpTensor:
     source: str  # its place in the call: hidden, mods[0], self.weight
     optional: bool
     is_floating: bool
-    is_attribute: bool  # whether it is an attribute of `self`
-    shapes: tuple[tuple[int, ...] | None, ...]  # by call
+    is_attribute: bool  # True if it is an attribute of `self`
+    shapes: tuple[tuple[int, ...] | None, ...]  # the shape in each call
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class OpParameters:
 
     tensors: list[OpTensor] = field(default_factory=list)
     scalars: list[OpScalar] = field(default_factory=list)
-    arguments: dict[str, str] = field(default_factory=dict)  # by parameter of the function, an expression
-    attributes: dict[str, str] = field(default_factory=dict)  # by attribute of `self`, an expression
+    arguments: dict[str, str] = field(default_factory=dict)  # an expression for each parameter of the function
+    attributes: dict[str, str] = field(default_factory=dict)  # an expression for each attribute of `self`
 
     @property
     def mapping(self) -> dict[str, str]:

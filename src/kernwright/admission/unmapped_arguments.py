@@ -42,7 +42,7 @@ def _unmapped(call: CapturedCall, taken: Collection[str], ignored: Collection[st
     """Return the tensors and strings of a call that the op does not take, strings with their value."""
     # `out` is memory for the results, both in torch's functions and in ours.
     free = {"return", "out", *ignored, *(WISHES if op_of(call.call) else ())}
-    # Of a module only the attributes that are mapped count: it may hold any others.
+    # Only the mapped attributes of a module count, because a module may hold any others.
     modules = [f"{argument.name}." for argument in call.arguments if isinstance(argument.value, CapturedModule)]
     found = []
     for name, value in call.values().items():

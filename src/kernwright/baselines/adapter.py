@@ -1,4 +1,4 @@
-"""Adapter: how one op is asked of a published package, which rows the package declines, and what it must launch."""
+"""Adapter: calls the kernel of a published package for one op, and knows the rows that the package declines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Signature:
-    """A row as an adapter sees it. No capability: there is no GPU."""
+    """A row as an adapter sees it. `capability` is None without a GPU."""
 
     tensors: Mapping[str, ConcreteTensor]
     scalars: Mapping[str, Scalar]
@@ -33,7 +33,7 @@ class Signature:
         return name in self.tensors
 
 
-Objection = Callable[[Signature], str | None]  # why a row is declined, or nothing
+Objection = Callable[[Signature], str | None]  # returns the reason why a row is declined, or None
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class Adapter:
 
     op: str
     functions: tuple[str, ...]  # "module:name", as a caller of the package imports them
-    file: str  # where the kernel's launcher stands in the package
-    kernels: str  # a pattern: some kernel that a call launches on a GPU must match it
+    file: str  # the file of the package that launches the kernel
+    kernels: str  # a pattern that at least one kernel of a call on a GPU must match
     bind: Callable[..., Function]
     objections: tuple[Objection, ...] = ()
-    needs: tuple[str, ...] = ()  # trees beyond those of the baseline
-    interpreted: bool = False  # Triton's interpreter runs it on a CPU
-    rounding: str = ""  # where its rounding differs from the reference's, if it is known to
+    needs: tuple[str, ...] = ()  # further trees that the kernel needs
+    interpreted: bool = False  # True if Triton's interpreter can run it on a CPU
+    rounding: str = ""  # the known difference of its rounding from the reference
 
     def declines(self, signature: Signature) -> str | None:
         if signature.capability is None and not self.interpreted:
@@ -69,12 +69,12 @@ class Table:
     """The adapters of one package, by op."""
 
     adapters: dict[str, Adapter] = field(default_factory=dict)
-    absent: dict[str, str] = field(default_factory=dict)  # ops that the package has no kernel of, and what it runs
+    absent: dict[str, str] = field(default_factory=dict)  # by op without a kernel: the code that the package runs
 
     def add(
         self, op: str, *functions: str, file: str, kernels: str, **more: Any
     ) -> Callable[[Callable[..., Function]], Callable[..., Function]]:
-        """Registers the decorated function as the adapter's `bind`."""
+        """Register the decorated function as the `bind` of an adapter."""
 
         def keep(bind: Callable[..., Function]) -> Callable[..., Function]:
             self.adapters[op] = Adapter(op, functions, file, kernels, bind, **more)

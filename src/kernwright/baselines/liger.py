@@ -1,4 +1,4 @@
-"""Liger-Kernel 0.8.5: its norms. They are made for training, so a call also writes the row statistics."""
+"""Adapters of the norms of Liger-Kernel 0.8.5. They are made for training, so a call also writes row statistics."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def rms_norm(fused: Function) -> Function:
 
 
 def sum_of_two(signature: Signature) -> str | None:
-    """x and a residual, behind an RMS norm with a weight."""
+    """Decline everything but an RMS norm with a weight over the sum of x and a residual."""
     if signature.scalars["norm_type"] != "rms":
         return "it has RMS norms behind a residual, and no LayerNorm"
     if missing := [name for name in ("residual", "weight") if name not in signature]:

@@ -1,4 +1,4 @@
-"""Inside a baseline's worker: imports a published package's functions and binds them in an op's signature."""
+"""Load a published package in the worker of a baseline, and bind its functions in the signature of an op."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernwright.baselines.adapter import Function
 
 
 def load_published(side: dict[str, Any]) -> Function:
-    """The op's callable. Nothing of the package is imported before this, and in no other process."""
+    """Return the callable of the op. Nothing of the package is imported earlier, or in another process."""
     adapter = importlib.import_module(side["adapters"]).TABLE.adapters[side["op"]]
     _open_paths(Path(side["tree"]), side["paths"])
     return adapter.bind(*(_function(name) for name in adapter.functions))  # type: ignore[no-any-return]
@@ -20,7 +20,7 @@ def load_published(side: dict[str, Any]) -> Function:
 def _open_paths(tree: Path, paths: list[str]) -> None:
     for path in paths:
         if path not in sys.path:
-            sys.path.insert(0, path)  # the pinned one, whatever else the machine has
+            sys.path.insert(0, path)  # the pinned package comes before others of this machine
     if (tree / "sglang").is_dir():
         from kernwright.baselines.sglang.stand_ins import install_sglang
 

@@ -1,4 +1,4 @@
-"""Published: a locked baseline with its adapters: what it declines, what its worker needs, what it must launch."""
+"""PublishedBaseline: a locked baseline with its adapters, and with the files that its worker needs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IN_EVERY_WORKER = ("adapter.py", "loading.py", "sglang/stand_ins.py")
 
 @dataclass(frozen=True)
 class PublishedBaseline:
-    """One entry of the lock file, brought to life."""
+    """One entry of the lock file with its adapters."""
 
     name: str
     lock: Lock
@@ -54,7 +54,7 @@ class PublishedBaseline:
         return self.table.adapters.get(op)
 
     def declines(self, op: Op, row: Workload, capability: Capability | None) -> str | None:
-        """Why it does not run a row; None where it does. Known without starting a worker."""
+        """Return why the package does not run a row; None if it does. This starts no worker."""
         adapter = self.adapter(op.name)
         if adapter is None:
             return self.table.absent.get(op.name, f"{self.name} has no kernel of {op.name}")
@@ -123,7 +123,7 @@ class PublishedBaseline:
         return code_digest(map(Source.read, files), said)
 
     def about(self, ops: Iterable[str]) -> dict[str, Any]:
-        """For the record: the package, its wheel, and per op the file, the function and the kernels it must launch."""
+        """Return the package, its wheel, and the file, functions and kernels of each op, for the record."""
         wheel = self.tree.wheels[0]
         return {
             "package": wheel.name,
@@ -140,7 +140,7 @@ class PublishedBaseline:
 
 
 def _imported(module: ModuleType) -> list[ModuleType]:
-    """A module of adapters, and those that it imports as modules, each once."""
+    """Return a module of adapters and all modules of adapters that it imports, each once."""
     found = [module]
     for one in found:
         found += [

@@ -2,6 +2,7 @@
 
 <repository>/.kernwright/campaigns/<name>/
     settings.json        CampaignSettings; equal to the record `campaign_started`
+    page.html            page of the campaign, written anew after each record
     .lock                held by the process that works on the campaign
     worktree/            git worktree on the branch kernwright/<name>
         campaigns/<name>/    the folder of the agent: card, reference, solution/, context/, ITERATIONS.md
@@ -15,6 +16,9 @@ from pathlib import Path
 from kernwright.campaign.history import History
 from kernwright.campaign.settings import CampaignSettings
 from kernwright.ledger.ledger import Ledger
+from kernwright.tasks.catalog import find_task
+from kernwright.tasks.task import Task
+from kernwright.tasks.workload import Workload
 
 BRANCHES = "kernwright"  # a campaign's branch is kernwright/<name>
 
@@ -52,11 +56,24 @@ class Campaign:
         return self.agent_folder / "solution"
 
     @property
+    def page(self) -> Path:
+        """Return the page that is written anew after each record."""
+        return self.folder / "page.html"
+
+    @property
     def ledger(self) -> Ledger:
         return Ledger(self.settings.ledger)
 
     def history(self) -> History:
         return History.read(self.ledger, self.name)
+
+    def task(self) -> Task:
+        return find_task(self.settings.task)
+
+    def rows(self) -> tuple[Workload, ...]:
+        """Return the rows that the campaign is judged on."""
+        own = self.settings
+        return self.task().select(own.rows, own.op, default="smoke" if own.device == "cpu" else "production")
 
 
 def campaigns_folder(repository: Path) -> Path:

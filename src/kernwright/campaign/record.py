@@ -103,7 +103,7 @@ class IterationEdited(CampaignBody):
     candidate_digest: str | None = None
     seconds: float = 0.0
     cost_usd: float | None = None
-    transcript: str | None = Field(default=None, description="SHA-256 of the transcript, a blob of the ledger")
+    transcript: str | None = Field(default=None, description="`blob:` and the SHA-256 of the transcript")
     note: str = Field(default="", description="what the agent says it did")
 
 
@@ -113,6 +113,7 @@ class IterationEnded(CampaignBody):
     number: int = Field(ge=1)
     verdict_run: str | None = Field(default=None, description="run of the verdict; None if nothing could be judged")
     verdict: Outcome | None = None
+    # The figures below are those of `confirmed_run`, if there is one: that run was not chosen for its gain.
     ratio: float | None = Field(default=None, description="speedup over the baseline in the deciding metric")
     interval: tuple[float, float] | None = None
     noise_band: float | None = None

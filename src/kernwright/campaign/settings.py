@@ -38,6 +38,10 @@ class CampaignSettings(BaseModel):
     metric: Metric
     language: CampaignLanguage
     agent: str = Field(description="name of an agent: tuner, command, human, or a preset")
+    agent_command: str | None = Field(default=None, description="command line of the agent `command`")
+    agent_walls: bool = Field(
+        default=True, description="a program can write only to its own folders; without, changes are only detected"
+    )
     budget: Budget = Budget()
     target_ratio: float | None = Field(
         default=None, description="speedup at the bandwidth limit; reaching it ends the campaign; None if unknown"

@@ -214,7 +214,7 @@ class Sweep:
                     company.append(leg)
             legs = others
             rows: dict[str, Workload] = {}
-            waits: dict[str, tuple[int, ...]] = {}  # by row: the legs that need it
+            waits: dict[str, tuple[int, ...]] = {}  # the legs that need each row
             for number, leg in enumerate(company):
                 for row in self.outstanding(leg):
                     rows[row.id] = row

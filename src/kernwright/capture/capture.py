@@ -141,7 +141,7 @@ class CaptureHeader(BaseModel):
 
     @property
     def failure(self) -> str | None:
-        """How the program failed, in words; None if it succeeded."""
+        """Return the exit status or the signal with which the program failed, in words; None if it succeeded."""
         if not self.ending:
             return None
         if self.ending < 0:

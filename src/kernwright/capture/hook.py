@@ -52,7 +52,7 @@ def _follower(folder: str, plan: dict[str, Any]) -> Any:
 
 
 class Watch:
-    """A meta path finder that finds nothing: it makes the loader of a module call back after the import."""
+    """A meta path finder that finds no module itself. It makes the loader of a module call back after the import."""
 
     def __init__(self, targets: Sequence[CaptureTarget], recorder: wrapper.Follower) -> None:
         self._ops = [target for target in targets if target.torch_op]

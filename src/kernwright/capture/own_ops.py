@@ -18,7 +18,8 @@ WISHES = ("backend", "contract", "strict")  # arguments that select an implement
 def settings_of(op: Op) -> dict[str, Any]:
     """Return the arguments of a public call that its op does not have, with their defaults.
 
-    Such an argument is a shorthand: `residual_in_fp32` of add_norm means a residual of zeros. Rows of tasks have none.
+    Such an argument is a shorthand: `residual_in_fp32` of add_norm means a residual of zeros. Rows of tasks do not have
+    such arguments.
     """
     if op.name not in FAMILIES:
         return {}

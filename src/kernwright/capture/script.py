@@ -26,7 +26,7 @@ class ScriptWatch:
         self._targets = targets
         self._recorder = recorder
         self._missing: list[CaptureTarget] = []
-        self._bound: dict[str, Any] = {}  # by name of a target, the object that the script's name had after wrapping
+        self._bound: dict[str, Any] = {}  # the wrapped object that the script has under the name of each target
         self._script: FrameType | None = None
 
     def start(self) -> None:

@@ -55,7 +55,7 @@ class Replacer(Follower, Protocol):
         """Return the function that runs instead."""
 
 
-_inside = threading.local()  # whether the thread is inside a call of one of Kernwright's ops
+_inside = threading.local()  # set while the thread is inside a call of one of Kernwright's ops
 
 
 def put_wrapper(module: Any, target: CaptureTarget, recorder: Follower) -> None:

@@ -14,7 +14,7 @@ from kernwright.cli.program_command import ProgramCommand
 
 @dataclass(frozen=True)
 class CommandEntry:
-    """Where a command is defined.
+    """The place where a command is defined, with its help.
 
     Args:
         target: module under `kernwright.cli` and name of its function, or of its `Typer` for a group of commands.

@@ -25,6 +25,7 @@ TASKS = "Tasks"
 EVIDENCE = "Evidence"
 MODELS = "Models"
 OPS = "Ops"
+CAMPAIGNS = "Campaigns"
 AGENTS = "Agents"
 MACHINES = "Machines"
 
@@ -42,6 +43,7 @@ COMMANDS = {
     "sweep": CommandEntry("judge.sweep:sweep", JUDGE),
     "sanitize": CommandEntry("judge.sanitize:sanitize", JUDGE),
     "exploits": CommandEntry("judge.exploits:exploits", JUDGE),
+    "campaign": CommandEntry("campaign.group:app", CAMPAIGNS),
     "capture": CommandEntry("tasks.capture:capture", TASKS, runs_a_program=True),
     "task": CommandEntry("tasks.task:app", TASKS),
     "report": CommandEntry("records.report:report", EVIDENCE),

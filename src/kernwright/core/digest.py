@@ -141,7 +141,7 @@ def _collect(name: str, value: Any, user: Any, parts: dict[Any, str]) -> None:
         text = f"{name} is {value.__module__}.{value.__qualname__}"
     elif is_plain(value):
         text = f"{name} is {value!r}"
-    else:  # a module or a class of ours, a table: all code of the file that uses it counts
+    else:  # a module or a class of ours, or a table: all code of the file that uses it counts
         text = Source.read(Path(str(inspect.getsourcefile(user)))).code
         if isinstance(value, types.ModuleType) and value.__file__:
             text += Source.read(Path(value.__file__)).code

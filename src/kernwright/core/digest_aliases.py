@@ -1,4 +1,4 @@
-"""Digest aliases: digests of one and the same code under an earlier rule and under the present one.
+"""Digest aliases: pairs of digests of the same code, by an earlier digest rule and by the present one.
 
 A record keeps the digests that it was written with, since its hash chain covers them. When the rule changes, a file
 next to the ledger names the pairs that belong together, computed for the same code by both rules.

@@ -27,7 +27,7 @@ class BadFile(KernwrightError):
 
 
 class BadFiles(BadFile):
-    """All problems of the files that belong together, such as the files of a task."""
+    """The problems of files that belong together, such as the files of a task."""
 
     def __init__(self, problems: list[BadFile]) -> None:
         self.problems = problems

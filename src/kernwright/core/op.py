@@ -33,7 +33,7 @@ class TensorParameter(BaseModel):
 
 
 class Op(BaseModel):
-    """A fused operation: what it computes, what it may change, and how closely it must be matched."""
+    """A fused operation: its computation, the arguments that it may change, and its numerical contract."""
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, ignored_types=(cached_property,))
 
@@ -120,7 +120,7 @@ class Op(BaseModel):
         *,
         precision: torch.dtype | None = None,
     ) -> dict[str, Tensor]:
-        """Return what a call computes, by name: its outputs, then the arguments that it changes.
+        """Return the results of a call by name: its outputs, then the arguments that it changes.
 
         The given tensors are not changed. With a `precision` above their dtype, the result is an oracle.
         """

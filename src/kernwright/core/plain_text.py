@@ -59,7 +59,7 @@ def quoted(text: object, gutter: str = "  | ") -> list[str]:
 
 
 def comparable_name(name: str) -> str:
-    """Return a name in the form in which two names are compared: what a reader would take for the same is the same.
+    """Return a name in the form in which two names are compared. Names that look the same to a reader become equal.
 
     Case, compatible forms of letters, accents, surrounding spaces, invisible characters and letters of other alphabets
     that look alike do not count.

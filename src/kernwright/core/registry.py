@@ -45,7 +45,7 @@ def schemas_of(definitions: Path | None, used: Iterable[str]) -> Mapping[str, Op
         raise BadFile(
             f"{definitions}:{error.lineno}", "", f"is not valid Python: {error.msg}", "correct the op definitions"
         ) from None
-    except (NeedsImport, OSError, ValueError):  # the import decides, and names what is wrong
+    except (NeedsImport, OSError, ValueError):  # the import finds the ops, or raises an error that names the problem
         pass
     return ops_from_file(definitions) if definitions else shipped_ops()
 
@@ -114,7 +114,7 @@ def _reason(error: Exception) -> str:
 
 
 def _remedy(error: Exception, path: Path) -> str:
-    """Return where to look: the last line of the file that was running."""
+    """Return a remedy with the place to look at: the last line of the file that ran."""
     if isinstance(error, SyntaxError):
         return f"correct line {error.lineno} of {path}"
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]

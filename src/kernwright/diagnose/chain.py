@@ -60,7 +60,7 @@ _BINARY = frozenset({"add", "sub", "mul", "div"})
 _OPERANDS = 2
 _PART = re.compile(r"(\w+|\[\w+\])\??")
 TAKEN = "-"  # the word of a call that is already part of a chain
-BREAK = "| "  # where no chain continues
+BREAK = "| "  # stands where no chain continues
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,7 @@ class Judgement:
             contestants=self.contestants,
             device=self.device,
             policy=self.policy,
+            seed=self.seed,
             rng=SecretRng(self.seed),
             interrupt=self.interrupt,
         )
@@ -117,6 +118,17 @@ class Judgement:
         finally:
             self._note_seconds(what, time.monotonic() - started)
 
+    @contextlib.contextmanager
+    def _apart(self, what: str) -> Iterator[None]:
+        """Count the time of a part of the correctness phase separately."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            seconds = time.monotonic() - started
+            self._note_seconds(what, seconds)
+            self._note_seconds("correctness", -seconds)
+
     def _note_seconds(self, what: str, seconds: float) -> None:
         self._seconds[what] = self._seconds.get(what, 0.0) + seconds
 
@@ -144,7 +156,7 @@ class Judgement:
                     with self._taking("census"):
                         self._take_census(group, pairs)
             finally:
-                with self._taking("workers"):
+                with self._taking("end of workers"):
                     group.dismiss()
             self._refuse_changed_files()
             if all(state.fault != "tampered" for pair in self.pairs for state in pair.states):
@@ -220,7 +232,9 @@ class Judgement:
             if not waiting:
                 continue
             try:
-                compiling = check.examine(group.worker(contender, row.op), waiting[0], self.context.pool(row))
+                with self._apart("build"):
+                    worker = group.worker(contender, row.op)
+                compiling = check.examine(worker, waiting[0], self.context.repeatable_pool(row))
                 self._note_seconds("first calls", compiling)
                 self._note_seconds("correctness", -compiling)  # first calls are counted separately
                 waiting[0].decided = waiting[0].untimed is not None

@@ -1,13 +1,12 @@
-"""JudgeRequest: a user's request to the judge, and how it becomes a judgement."""
+"""How a user's request becomes a judgement."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from kernwright.baselines.lookup import find_baseline, find_contender
@@ -20,8 +19,8 @@ from kernwright.judge.device.lock import device_lock
 from kernwright.judge.device.problems import explained_machine_errors, refuse_rows_too_large
 from kernwright.judge.device.selection import find_device
 from kernwright.judge.judge import Judgement
+from kernwright.judge.judge_request import JudgeRequest as JudgeRequest
 from kernwright.judge.process.scratch import scratch_folder
-from kernwright.judge.process.worker_process import DEVICE_DEADLINE_S
 from kernwright.judge.record.provenance import Provenance
 from kernwright.judge.record.verdict import INTERPRETED, Verdict
 from kernwright.judge.rounds.pair_state import PairState
@@ -36,28 +35,6 @@ from kernwright.tasks.policy import METRICS, TimingPolicy
 from kernwright.tasks.task import Task
 
 NEEDS_CUDA = frozenset({"cuda", "cutedsl"})
-
-
-@dataclass(frozen=True)
-class JudgeRequest:
-    """The arguments of one `kernwright judge`."""
-
-    task: str
-    candidate: Path | None
-    baseline: str = "eager"
-    rows: str | None = None
-    device: str = "cpu"
-    seed: int | None = None
-    quick: bool = False
-    against_itself: bool = False
-    contender: str | None = None  # name of a baseline, or `kernwright` for the shipped ops
-    ledger: Path | None = None
-    wait_s: float = 0.0
-    census: bool = True
-    deadline_s: float = DEVICE_DEADLINE_S
-    rounds: int | None = None  # maximum number of rounds; default: the policy's
-    metric: str | None = None  # deciding metric: wall, stream or device; default: the policy's
-    output: Callable[[str], None] | None = None  # gets what each worker of the contender printed, when it ends
 
 
 def judge(request: JudgeRequest, progress: Progress | None = None) -> Verdict:
@@ -94,7 +71,7 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress | None =
     policy = policy_of(request, task)
     rounds = rounds_given(request.rounds, policy)
     seed = secrets.randbits(63) if request.seed is None else request.seed
-    provenances = lineup.provenances(seed, policy, request.device)
+    provenances = lineup.provenances(seed, policy, request)
     with (
         device_lock(device.name, request.wait_s),
         scratch_folder() as scratch,
@@ -135,9 +112,7 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress | None =
             for pair, match, provenance in zip(lineup.pairs, lineup.matches, provenances, strict=True)
         ]
         # The kernels that a published baseline launched prove that it ran.
-        census = request.census and (
-            not request.quick or any(contestant.published for contestant in lineup.contestants.values())
-        )
+        census = not request.quick or any(contestant.published for contestant in lineup.contestants.values())
         return Judgement(
             task=task,
             pairs=pairs,
@@ -148,7 +123,7 @@ def judge_together(requests: Sequence[JudgeRequest], progress: Progress | None =
             policy=policy,
             seed=seed,
             progress=progress or NoProgress(),
-            census=census,
+            census=census if request.census is None else request.census,
             rounds=rounds,
         ).run()
 

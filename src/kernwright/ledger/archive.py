@@ -178,7 +178,7 @@ class ArchiveSource(FolderSource):
 
 
 class CombinedSource:
-    """The files of several sources. Of a name that several have, the first one's file is read."""
+    """The files of several sources. If several sources have a file of one name, that of the first is read."""
 
     def __init__(self, place: Path, sources: Sequence[LedgerSource]) -> None:
         self._place = place

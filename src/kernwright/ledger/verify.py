@@ -151,7 +151,7 @@ class _Chain:
 
     def _take(self, number: int, line: bytes, previous: int) -> int:
         """Check one line and return the sequence number that the next line should follow."""
-        # The number in a damaged line is worth nothing. Its place says which record it was.
+        # The number in a damaged line is not reliable. The place of the line shows which record it was.
         presumed = previous + 1
         try:
             record = parse_record(line)
@@ -179,7 +179,7 @@ class _Chain:
         return record.seq
 
     def check_links(self, *, gaps_allowed: bool) -> None:
-        """Each record must follow the one before it, and none may be absent."""
+        """Check that each record follows the one before it, and that no record is missing."""
         absent: list[int] = []
         for seq in range(self.highest + 1) if not gaps_allowed else sorted(self.found):
             if seq not in self.found:

@@ -50,18 +50,20 @@ def main() -> None:
         sys.exit(1)
 
 
-def _judged(request: dict[str, Any], progress: JsonProgress) -> dict[str, Any]:
-    from pathlib import Path
-
+def _judged(form: dict[str, Any], progress: JsonProgress) -> dict[str, Any]:
     from kernwright.core.errors import KernwrightError
-    from kernwright.judge.request import JudgeRequest, judge
+    from kernwright.service.client import quick_judge
+    from kernwright.service.request_form import from_form
 
-    paths = {name: Path(request.pop(name)) for name in ("candidate", "ledger") if request.get(name)}
+    request = from_form(form)
     try:
-        verdict = judge(JudgeRequest(**(request | paths)), progress)
+        if request.quick:  # a running `kernwright judge --serve` answers at once
+            return {"run": quick_judge(request, progress).verdict.run}
+        from kernwright.judge.request import judge
+
+        return {"run": judge(request, progress).run}
     except KernwrightError as error:
         return {"cause": error.cause, "remedy": error.remedy}
-    return {"run": verdict.run}
 
 
 def _stop_at_end_of_input() -> None:

@@ -65,7 +65,9 @@ class KernwrightServer(MCPServer[Any]):
             verdicts.verdict_show, verdicts.scoreboard, verdicts.ledger_verify, traces.hotspots, traces.ncu,
             campaigns.campaign_status,
         )  # fmt: skip
-        writing: tuple[Callable[..., Any], ...] = (candidates.candidate_write, campaigns.campaign_step)
+        writing: tuple[Callable[..., Any], ...] = (
+            candidates.candidate_write, campaigns.campaign_edit, campaigns.campaign_step,
+        )  # fmt: skip
         for tool in reading:
             self._add(tool, read)
         for tool in writing:

@@ -1,7 +1,7 @@
-"""The usual shapes of an op's other tensors for a given first tensor. `kernwright explain` needs them if only one shape
-is given.
+"""The usual shapes of an op's other tensors for a given first tensor.
 
-An unlisted tensor has the first one's sizes if it carries data, and its last size if it modulates.
+`kernwright explain` needs them if only one shape is given. An unlisted tensor that carries data has the sizes of the
+first tensor. An unlisted tensor that modulates has the last size of the first tensor.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ USUAL: dict[str, UsualShapes] = {
 
 
 def usual_shape(op: Op, name: str, first: Sequence[int]) -> tuple[list[int], str | None]:
-    """Return the sizes and the dtype of a tensor that goes with a first tensor of these sizes. None: its dtype."""
+    """Return the sizes and the dtype of a tensor that goes with a first tensor of these sizes.
+
+    A dtype of None means that of the first tensor.
+    """
     if own := USUAL.get(op.name, UsualShapes()).of(name, first):
         return own
     return list(first) if name in op.activations else list(first[-1:]), None

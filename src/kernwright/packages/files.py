@@ -1,4 +1,4 @@
-"""Files of a folder: their names, their total size, one hash over all of them, and the errors of writing them."""
+"""Files of a folder: names, total size, one hash over all of them, and errors of writing."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from kernwright.advice.fault import FAULTS, faults_of
 from kernwright.core.errors import EnvironmentProblem
 from kernwright.core.plain_text import plain
 from kernwright.judge.record.verdict import UNDECIDED, Headline, MetricResult, Outcome, RowVerdict, Unavailable, Verdict
@@ -28,7 +29,6 @@ from kernwright.report.verdict_plots import (
     magnitude,
     speedup_plot,
 )
-from kernwright.report.verdict_table import FAULTS, faults_of
 from kernwright.tasks.candidate import SHIPPED
 from kernwright.tasks.policy import METRICS, Metric
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from kernwright.advice.fault import FAULTS, faults_of
 from kernwright.core.plain_text import plain, quoted
-from kernwright.judge.process.faults import AT
 from kernwright.judge.record.verdict import (
     NOT_TIMED,
     UNDECIDED,
     Headline,
     MetricResult,
-    Outcome,
     RowVerdict,
     Unavailable,
     Verdict,
@@ -28,7 +26,6 @@ COLOURS = {
     "faster": "green", "same": "cyan", "slower": "red", "inconclusive": "yellow",
     "incorrect": "bold red", "tampered": "bold magenta", "failed": "bold red",
 }  # fmt: skip
-FAULTS = ("incorrect", "tampered", "failed")
 MOST_NAMED = 4  # rows that a reason names
 MOST_NOTES = 6
 INDENT = "    "
@@ -117,25 +114,6 @@ def _figures(headline: Headline) -> str:
     worst = f"worst {headline.worst_ratio:.3f}x {plain(headline.worst_row)}"
     undecided = f", {len(headline.undecided)} undecided" if headline.undecided else ""
     return f"{headline.geomean:.3f}x {interval} over {headline.rows} rows{undecided}, {worst}"
-
-
-class Fault(NamedTuple):
-    """Rows that are incorrect, tampered with or failed for one reason."""
-
-    outcome: Outcome
-    reason: str  # the first row's reason; those of others may differ in sizes
-    rows: list[str]
-
-
-def faults_of(verdict: Verdict) -> list[Fault]:
-    """Return the faults of a verdict, each once. Errors that were raised at the same place are one fault."""
-    found: dict[tuple[Outcome, str], Fault] = {}
-    for row in verdict.rows:
-        if row.verdict in FAULTS:
-            reason = row.reasons[0] if row.reasons else "no reason was recorded"
-            frames = "\n".join(line for line in reason.split("\n") if line.startswith(AT))
-            found.setdefault((row.verdict, frames or reason), Fault(row.verdict, reason, [])).rows.append(row.id)
-    return list(found.values())
 
 
 def reason_lines(verdict: Verdict) -> list[str]:

@@ -1,1 +1,1 @@
-"""How an implementation of an op is chosen, built and launched."""
+"""The choice, the build and the launch of an implementation of an op."""

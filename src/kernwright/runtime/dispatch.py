@@ -59,7 +59,7 @@ class Dispatcher:
         self._check, self._option = check, option
         self.__name__, self.__doc__ = op.name, op.reference.__doc__  # a dispatcher can stand for its public function
         self._told: set[str] = set()  # reasons of fallbacks that were warned of
-        self._chosen: dict[Any, Implementation] = {}  # by the key of calls for which the choice is the same
+        self._chosen: dict[Any, Implementation] = {}  # the key is equal for calls with the same choice
         self._latest = NONE_YET
 
     def __call__(
@@ -121,12 +121,12 @@ class Dispatcher:
             call = self.call(tensors, scalars)
             self.check(call)
             chosen = self.choose(call, wanted, contract, strictness)
-            # While a CUDA graph is captured, some implementations refuse that take the call afterwards.
+            # During the capture of a CUDA graph, some implementations refuse calls that they would take later.
             if key is not None and not (call.first.is_cuda and torch.cuda.is_current_stream_capturing()):
                 if len(self._chosen) >= MOST_REMEMBERED:
                     self._chosen.clear()
                 self._chosen[key] = chosen
-        elif self.op.inplace:  # calls with the same key may have other memory
+        elif self.op.inplace:  # calls with the same key may differ in overlaps of memory
             refuse_overlaps(self.op, self.call(tensors, scalars).tensors)
         first = tensors[0]
         assert first is not None
@@ -154,7 +154,7 @@ class Dispatcher:
         return (None, "close", "exact") if self.op.contract == "exact" else ("exact",)
 
     def latest(self, backend: Backend | None, contract: Contract | None) -> Launch | None:
-        """Return the foreign function that the last call ended in, if its backend and contract suit the next call.
+        """Return the foreign function that ran the last call, if its backend and contract suit the next call.
 
         The foreign function checks shapes, dtypes and devices itself and refuses a call that it cannot take, which is
         faster than checks in Python. It knows nothing of preferences and contracts, which are checked here, nor of

@@ -30,7 +30,7 @@ def _with_dense_rows(made: Tensor) -> Tensor:
     return made
 
 
-Allocate = Callable[[tuple[Any, ...]], tuple[Tensor, ...]]  # from all arguments of a call to its outputs
+Allocate = Callable[[tuple[Any, ...]], tuple[Tensor, ...]]  # takes all arguments of a call, returns its outputs
 _declared: dict[str, Allocate] = {}
 
 

@@ -19,7 +19,7 @@ CHECK = ("admission/mutants.py", "admission/admission.py", "judge/numerics/*.py"
 
 
 class AdmissionFile(BaseModel):
-    """Whether the smoke rows of a task reject every mutant of its ops."""
+    """The result of the check that the smoke rows of a task reject every mutant of its ops."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -61,7 +61,7 @@ def why_not_admitted(task: Task) -> str | None:
 
 
 def _read(path: Path) -> AdmissionFile | None:
-    """Return the content of the file; None if it is none that was written here."""
+    """Return the content of the file; None if there is none, or if this package did not write it."""
     try:
         return validate(path, AdmissionFile, json.loads(read_text(path, "")))
     except (BadFile, ValueError):

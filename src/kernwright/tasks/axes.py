@@ -21,10 +21,11 @@ FURTHER = ("F", "K", "M", "N", "P", "Q", "R", "T", "U", "V", "W")
 
 
 def token_place(shapes: Sequence[Shape]) -> int:
-    """Which axis of an activation counts its tokens, from all the shapes it was seen in (with as many axes each).
+    """Return the place of the token axis of an activation, given all captured shapes. All have the same number of axes.
 
-    Not the first, a batch's, if there is another. Of those, prompts and resolutions differ from call to call, heads do
-    not; where nothing differs, tokens are most.
+    If there is a choice, the first axis is the batch and does not count. The number of tokens differs between calls,
+    since prompts and resolutions do, while the number of heads does not. If no size differs, the largest axis has the
+    tokens.
     """
     leading = range(max(1, len(shapes[0]) - 1))
     columns = [{shape[place] for shape in shapes if shape} for place in leading]
@@ -33,9 +34,9 @@ def token_place(shapes: Sequence[Shape]) -> int:
 
 
 def name_axes(rows: Sequence[Shapes], main: str, tokens: int) -> Names:
-    """Names by tensor and place, for rows whose tensors have the same axes, and the same ones of size 1.
+    """Return the names of axes by tensor and place. All rows have the same axes, and the same axes of size 1.
 
-    Sizes of 1 broadcast, and have no names.
+    An axis of size 1 broadcasts and has no name.
     """
     columns = {
         (tensor, place): tuple(row[tensor][place] for row in rows)

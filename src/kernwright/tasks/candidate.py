@@ -75,7 +75,7 @@ class Candidate(BaseModel):
 
     @cached_property
     def sources(self) -> dict[str, bytes]:
-        """Every file of the folder by relative path."""
+        """Return every file of the folder by relative path."""
         found: dict[str, bytes] = {}
         total = 0
         for path in sorted(self.folder.rglob("*")):
@@ -84,7 +84,7 @@ class Candidate(BaseModel):
                 continue
             if path.is_symlink() or not path.is_file():
                 raise BadFile(path, "", "is a link or a special file", "candidates hold plain files only")
-            if not relative.as_posix().isprintable():  # bytes that are no text show as such too
+            if not relative.as_posix().isprintable():  # this also finds bytes that are no text
                 raise BadFile(self.folder, "", f"holds a file called {relative.as_posix()!r}", "rename it")
             total += path.stat().st_size
             if total > MOST_BYTES:

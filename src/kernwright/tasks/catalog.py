@@ -34,14 +34,17 @@ def find_task(name_or_folder: str) -> Task:
     """Return a task by its name or its folder."""
     from kernwright.tasks.task import load_task
 
+    return load_task(find_task_folder(name_or_folder))
+
+
+def find_task_folder(name_or_folder: str) -> Path:
+    """Return the folder of a task by its name or its folder."""
     folder = Path(name_or_folder)
-    if (folder / TASK_FILE).is_file():
-        return load_task(folder.resolve())
-    if folder.is_dir() and os.sep in name_or_folder:
-        return load_task(folder.resolve())  # raises the error that task.toml is missing
+    if (folder / TASK_FILE).is_file() or (folder.is_dir() and os.sep in name_or_folder):
+        return folder.resolve()  # loading a folder without a task.toml raises the error that it is missing
     tasks = list_tasks()
     if name_or_folder in tasks:
-        return load_task(tasks[name_or_folder])
+        return tasks[name_or_folder]
     known = f"give a folder that holds {TASK_FILE}, or one of: {', '.join(tasks) or '(no tasks found)'}"
     raise KernwrightError(
         f"no task named {name_or_folder!r} in {_searched()}", did_you_mean(name_or_folder, tasks, known)

@@ -55,7 +55,7 @@ class GridTensor(BaseModel):
 
     @property
     def axes(self) -> set[str]:
-        """The axes that its sizes depend on."""
+        """Return the axes that the sizes depend on."""
         return axes_of((*self.shape, *(self.strides or ()), self.offset))
 
     def at(self, dtype: DType, axes: Mapping[str, int]) -> TensorSpec:
@@ -106,12 +106,12 @@ class Grid(BaseModel):
 
     @property
     def first(self) -> Workload:
-        """The first row. Its `bytes_min` is not computed, because that takes the op."""
+        """Return the first row. Its `bytes_min` is not computed, because that needs the op."""
         return self._first
 
     @property
     def size(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         lists = (*self.axes.values(), self.dtypes, *self.scalars.values(), *self.choices.values())
         return math.prod(len(values) for values in lists)
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Metric = Literal["wall", "stream", "device"]
 METRICS: tuple[Metric, ...] = ("wall", "stream", "device")
-LEAST_QUADS = 6  # fewer have no 95 % interval, whatever they say
+LEAST_QUADS = 6  # fewer quads have no 95 % interval, whatever their values are
 Share = Annotated[float, Field(gt=0, lt=1)]
 Count = Annotated[int, Field(ge=1, le=10_000)]
 
@@ -55,9 +55,10 @@ class TimingPolicy(BaseModel):
         return cls(**overrides.model_dump(exclude_none=True))
 
     def quads_of(self, metric: Metric) -> int:
-        """Quads of a metric a round: the deciding one is tested for a difference, the others are reported.
+        """Return the number of quads of a metric in a round. Metrics that do not decide may have fewer.
 
-        Their interval counts too: a gain is held against `wall`. So by the first look they have as many as one takes.
+        Their intervals count, too, because `wall` must confirm a gain. So at the first look they have at least as many
+        quads as an interval needs.
         """
         if metric == self.decides:
             return self.quads_per_round
@@ -70,7 +71,7 @@ class TimingPolicy(BaseModel):
 
     @property
     def level(self) -> float:
-        """The confidence of the interval at each look, so that all looks together keep the error budget."""
+        """Return the confidence level of the interval at one look. All looks together then keep the error budget."""
         return 1.0 - self.error_budget / self.looks
 
     def quick(self) -> TimingPolicy:

@@ -22,7 +22,7 @@ TORCH_NAMES: dict[str, str] = {
 Size = Annotated[int, Field(ge=1, le=2**40)]
 Stride = Annotated[int, Field(ge=0)]
 AxisName = Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]*$")]
-# Sums of products of axes and numbers: "S", "A+B" (what a concatenation gives), "F*P" (frames of P tokens), "T+2".
+# Sums of products of axes and numbers: "S", "A+B" (the size of a concatenation), "F*P" (frames of P tokens), "T+2".
 SizeOfAxes = Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]*([+*]([A-Z][A-Za-z0-9]*|[0-9]+))*$")]
 Layout = Literal["channels_last"]
 
@@ -58,7 +58,7 @@ class TensorSpec(BaseModel):
 
     @property
     def axes(self) -> set[str]:
-        """The axes that its sizes follow from."""
+        """Return the axes from which the sizes follow."""
         return axes_of(self.shape)
 
     def at(self, axes: Mapping[str, int]) -> ConcreteTensor:
@@ -120,12 +120,12 @@ class ConcreteTensor(BaseModel):
 
     @property
     def bytes(self) -> int:
-        """The bytes of its elements: what a kernel must move."""
+        """Return the bytes of the elements, which a kernel must move."""
         return self.elements * self.item_bytes
 
     @property
     def span_bytes(self) -> int:
-        """The bytes from the first to the last element. The offset before the first does not count."""
+        """Return the bytes from the first to the last element. The offset before the first element does not count."""
         if self.elements == 0:
             return 0
         last = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))

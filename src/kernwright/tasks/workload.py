@@ -49,7 +49,7 @@ class Workload(BaseModel):
         return {name: tensor.at(self.axes) for name, tensor in self.outputs.items()}
 
     def results(self, inplace: tuple[str, ...]) -> dict[str, ConcreteTensor]:
-        """Return the tensors that a call leaves: its outputs, then the inputs that it changes."""
+        """Return the tensors that a call computes: its outputs, then the inputs that it changes."""
         inputs = self.concrete_inputs()
         return self.concrete_outputs() | {name: inputs[name] for name in inplace if name in inputs}
 

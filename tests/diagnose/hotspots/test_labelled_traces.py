@@ -139,7 +139,7 @@ def test_prefill_and_decode_have_times_of_their_own() -> None:
 
 @pytest.mark.parametrize("name", ["flux1_eager", "wan14b_eager", "llama_eager"])
 def test_kernels_alone_tell_most_of_the_chains(name: str, tmp_path: Path) -> None:
-    """As in a CUDA graph, or without CPU activity: no operators, shapes, Python code or launches."""
+    """A trace of a CUDA graph, or one without CPU activity, has no operators, shapes, Python code or launches."""
     own = rewritten(name, tmp_path, lambda events: [e for e in events if e["cat"].startswith(("kernel", "gpu_"))])
     full = diagnosis(name).status_shares
     assert own.status_shares["covered, off"] == pytest.approx(full["covered, off"], abs=0.03)

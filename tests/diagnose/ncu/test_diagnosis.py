@@ -1,4 +1,4 @@
-"""What bounds a kernel: known answers of real exports, and a made launch for each bound."""
+"""The bound of a kernel: known answers of real exports, and a made launch for each bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which blocks a pair compares."""
+"""The blocks that a pair compares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernel reports about processes, including those that try to hide."""
+"""Reports of the kernel about processes, including those that try to hide."""
 
 from __future__ import annotations
 

@@ -306,7 +306,7 @@ def test_a_frame_that_claims_to_be_longer_than_there_is_is_left(pipe: tuple[Bloc
 
 
 def test_without_loading_there_is_no_native_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a disk from which no program may run."""
+    """A library cannot be loaded from a disk from which no program may run."""
     monkeypatch.setattr(block_loop_build, "_compiled", lambda: b"no library")
     assert build_block_loop(tmp_path) is None
 

@@ -1,4 +1,4 @@
-"""How a worker compiles rows with torch.compile: each function once, and independently of the others."""
+"""A worker compiles rows with torch.compile: each function once, and independently of the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker passes to its side: tensors as in a program, and calls that are made once."""
+"""A worker passes tensors to its side as a program would, and makes each call once."""
 
 from __future__ import annotations
 

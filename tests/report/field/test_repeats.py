@@ -1,4 +1,4 @@
-"""How well device times repeat."""
+"""The repeatability of device times."""
 
 from __future__ import annotations
 

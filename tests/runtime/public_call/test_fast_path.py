@@ -1,4 +1,4 @@
-"""Which calls take the fast path, where other calls go, and what torch learns about written tensors."""
+"""Calls that take the fast path, calls that do not, and notes to torch about written tensors."""
 
 from __future__ import annotations
 

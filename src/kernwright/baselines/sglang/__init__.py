@@ -1,1 +1,1 @@
-"""sglang: adapters of its diffusion kernels, and stand-ins that let them be imported without the rest of sglang."""
+"""Adapters of sglang's diffusion kernels, and stand-ins with which they are imported without the rest of sglang."""

@@ -1,4 +1,4 @@
-"""sglang 0.5.12.post1: the kernels that KDA-Pilot started from, and two that later versions no longer have."""
+"""Adapters of sglang 0.5.12.post1: the kernels from which KDA-Pilot started, and two that later versions lack."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TABLE = Table(
 
 
 def _same(op: str, *functions: str, file: str, kernels: str, folder: str = FOLDER) -> None:
-    """An op whose function is called as 0.5.23's is, with the same restrictions."""
+    """Add an op whose function is called like that of 0.5.23, with the same restrictions."""
     known = later.TABLE.adapters[op]
     TABLE.add(
         op, *functions, file=f"{folder}/{file}", kernels=kernels, objections=known.objections, needs=known.needs,

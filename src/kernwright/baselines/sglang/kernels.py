@@ -1,7 +1,7 @@
-"""sglang 0.5.23: all of its diffusion kernels, through the functions that its models call.
+"""Adapters of all diffusion kernels of sglang 0.5.23, through the functions that its models call.
 
-The layers around them decide by the rules that the objections here repeat; where a layer would take another way, the
-row is declined, for that other way is no kernel of sglang's.
+The layers of sglang decide by rules whether they call a kernel. The objections here repeat these rules: where a layer
+would not call the kernel, the row is declined.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""sglang 0.5.23: its modulations and gates, with and without a choice between two."""
+"""Adapters of the modulations and gates of sglang 0.5.23, with and without a choice between two sets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TABLE = Table()
 
 
 def frame_modulation(signature: Signature) -> str | None:
-    """A scale per frame goes with a shift per token; a shift per frame is for other devices."""
+    """Decline a shift per frame, which the function takes only on other devices."""
     if len(signature["shift"].shape) == 4:
         return "a shift per frame: on NVIDIA it takes one per token"
     return None
@@ -79,7 +79,7 @@ def residual_norm_scale_shift_select(fused: Function) -> Function:
 
 
 def gate_shape(signature: Signature) -> str | None:
-    """Anything else takes the eager chain inside the same function."""
+    """Decline gates of other shapes, for which the function runs the eager chain."""
     residual, gate = signature["residual"].shape, signature["gate"].shape
     rows = (*[1] * (len(residual) - 1), residual[-1])
     per_batch = (residual[0], 1, residual[-1])

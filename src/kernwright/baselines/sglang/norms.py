@@ -1,4 +1,4 @@
-"""sglang 0.5.23: its norms, plain, modulated and behind a residual."""
+"""Adapters of the norms of sglang 0.5.23: plain, modulated, and behind a residual."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernwright.baselines.sglang import package as its
 
 MOST_WIDTH, WIDTH_STEP = 8192, 256
 FUSED_ADD_STEP = 16
-ONE_PASS_WIDTH = 128  # up to here a layer takes the one-pass kernel
+ONE_PASS_WIDTH = 128  # up to this width a layer calls the one-pass kernel
 BITEXACT_WIDTHS = (2048, 4096)
 MOST_ROW_BYTES = 65536
 MOST_CHANNELS = 1024
@@ -29,7 +29,10 @@ def cute_width(signature: Signature) -> str | None:
 
 
 def cute_affine(signature: Signature) -> str | None:
-    """sglang's layer norm silently ignores a weight without a bias, and its RMS norm ignores any bias."""
+    """Decline affine parameters that sglang silently ignores.
+
+    Its layer norm ignores a weight without a bias, and its RMS norm ignores any bias.
+    """
     layer = signature.scalars["norm_type"] == "layer"
     if layer and ("weight" in signature) != ("bias" in signature):
         return "its layer norm takes weight and bias, or neither"
@@ -39,7 +42,7 @@ def cute_affine(signature: Signature) -> str | None:
 
 
 def dense(tensor: Tensor | None) -> Tensor | None:
-    """Return a contiguous tensor, as sglang's layers pass every argument."""
+    """Return a contiguous tensor, because sglang's layers make every argument contiguous."""
     return None if tensor is None else tensor.contiguous()
 
 
@@ -97,7 +100,11 @@ def layer_norm(norm_infer: Function) -> Function:
 
 
 def rms_width(signature: Signature) -> str | None:
-    """Wider rows go to a compiled kernel; sglang's own build of it in place of the package sgl_kernel's."""
+    """Decline widths that no kernel takes.
+
+    Rows wider than ONE_PASS_WIDTH run a compiled kernel. It is the one that sglang builds, not the one of the package
+    sgl_kernel.
+    """
     width = signature["x"].shape[-1]
     fits = width <= ONE_PASS_WIDTH or width == 256 or (width % 256 == 0 and width <= 8192)
     if not fits and not (width % 512 == 0 and width <= 16384):
@@ -126,7 +133,10 @@ def rms_norm(one_pass: Function, rmsnorm: Function) -> Function:
 
 
 def behind_residual(signature: Signature) -> str | None:
-    """sglang's function for LayerNorms takes no residual, and the one for RMS norms returns no sum without one."""
+    """Decline calls that have no function in sglang.
+
+    The function for LayerNorms takes no residual. The one for RMS norms returns no sum if there is no residual.
+    """
     if signature.scalars["norm_type"] != "rms":
         return "it has RMS norms behind a residual, and no LayerNorm"
     if "residual" not in signature:

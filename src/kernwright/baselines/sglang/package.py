@@ -1,4 +1,4 @@
-"""sglang 0.5.23 as its adapters know it: where its functions stand, and the dtypes that its kernels take."""
+"""Facts of sglang 0.5.23 for its adapters: the places of its functions, and the dtypes that its kernels take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""sglang 0.5.23: a causal convolution's input, padded behind its cache."""
+"""Adapter of sglang 0.5.23 for the input of a causal convolution: the cache, followed by x, padded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ TABLE = Table()
 
 
 def padded_size(signature: Signature) -> str | None:
-    """The launcher writes 16 bytes at a time, and pads the left of the depth only where the cache leaves room."""
+    """Decline sizes that the launcher does not take.
+
+    It writes 16 bytes at a time. The cached frames replace padding before x, so there must not be more of them than
+    padding.
+    """
     if "cache" not in signature:
         return "no cache: its layer pads alone then"
     x, cache = signature["x"], signature["cache"]

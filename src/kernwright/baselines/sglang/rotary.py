@@ -1,4 +1,4 @@
-"""sglang 0.5.23: its rotary embeddings, alone and behind the norms of queries and keys."""
+"""Adapters of the rotary embeddings of sglang 0.5.23, alone and behind the norms of queries and keys."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Stand-ins: modules that let sglang's kernels be imported without the rest of sglang.
 
-Its packages run most of the project when they are imported. A bare package in their place has the same folder and no
-code, so that modules below it are found; what the kernels take from elsewhere in sglang is a few functions, written
-here. Only a baseline's worker imports this.
+The packages of sglang run most of the project when they are imported. A bare package in their place has the same folder
+and no code, so modules below it are found. The few functions that the kernels import from elsewhere in sglang are
+written here. Only a baseline's worker imports this module.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BARE = (
 
 
 def install_sglang(tree: Path) -> None:
-    """Makes the kernels below `tree` importable."""
+    """Make the kernels below `tree` importable."""
     for name in BARE:
         _enter(_bare_package(name, tree))
     _enter(_module("sglang.utils", is_in_ci=_no))
@@ -43,7 +43,7 @@ def install_sglang(tree: Path) -> None:
 
 
 class Platform:
-    """NVIDIA, whatever torch says: on a CPU the Triton kernels run in Triton's interpreter, never a fallback."""
+    """The platform that sglang sees. It is always NVIDIA: on a CPU, Triton's interpreter runs the kernels."""
 
     device_type = "cuda"
 
@@ -63,7 +63,7 @@ def direct_register_custom_op(
     fake_impl: Callable[..., Any] | None = None,
     target_lib: Any = None,
 ) -> None:
-    """Registers an op below torch.ops.sglang for one device, without autograd: a call costs what it costs there."""
+    """Register an op below torch.ops.sglang for one device, without autograd. A call takes as long as in sglang."""
     library = target_lib or _library()
     library.define(op_name + torch.library.infer_schema(op_func, mutates_args=mutates_args))
     library.impl(op_name, op_func, "CUDA" if torch.cuda.is_available() else "CPU")
@@ -73,7 +73,7 @@ def direct_register_custom_op(
 
 @cache
 def _library() -> Any:
-    """An op lives as long as its library."""
+    """Return the library of the ops, which is kept because ops exist only as long as their library."""
     return torch.library.Library("sglang", "FRAGMENT")  # type: ignore[no-untyped-call]
 
 

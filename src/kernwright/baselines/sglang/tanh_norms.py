@@ -1,4 +1,7 @@
-"""sglang 0.5.23: norms behind a tanh gate, as Z-Image has them. Two kernels, where an older one had one for both."""
+"""Adapters of the norms of sglang 0.5.23 behind a tanh gate, as in Z-Image.
+
+Older versions had one kernel for both norms.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def operands(signature: Signature) -> str | None:
 
 
 def one_step_between_rows(*names: str) -> Objection:
-    """It takes the tokens of all batch entries for rows of one matrix, and so it does with rows of modulation."""
+    """Decline tensors whose rows are not one step apart: the kernel reads them as the rows of one matrix."""
 
     def objection(signature: Signature) -> str | None:
         for name in (name for name in names if name in signature):
@@ -79,6 +82,6 @@ def norm_tanh_mul_add_norm_scale(gated: Function, scaled: Function) -> Function:
         weight2: Tensor | None = None, bias2: None = None, *, norm_type: str, eps: float,
     ) -> Any:  # fmt: skip
         y = gated(x, scale, shift, weight, eps)
-        return y, scaled(y, weight2, 1 + scale2, eps)  # which it takes with the one added, as its model does
+        return y, scaled(y, weight2, 1 + scale2, eps)  # the kernel takes 1 + scale, which the model computes as well
 
     return call

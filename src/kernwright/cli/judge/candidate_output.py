@@ -13,7 +13,7 @@ class CandidateOutput:
     """Collects what each worker printed. Every round has new workers, which often print the same."""
 
     def __init__(self) -> None:
-        self._workers: Counter[str] = Counter()  # by text, in the order of arrival
+        self._workers: Counter[str] = Counter()  # the number of workers that printed each text, in the order of arrival
 
     def take(self, text: str) -> None:
         """Add the output of one worker."""

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import signal
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kernwright.cli.arguments import TaskName, complete_baselines, complete_contenders, complete_rows
+from kernwright.cli.arguments import complete_baselines, complete_contenders, complete_rows, complete_tasks
 from kernwright.cli.duration import Wait
 from kernwright.cli.output import refuse_unwritable, say, write_whole
 
+if TYPE_CHECKING:
+    from kernwright.judge.judge_request import JudgeRequest
+    from kernwright.judge.rounds.progress import Progress
+    from kernwright.service.client import ServedVerdict
+
+SERVER = "Server"
+
 
 def judge(
-    task: TaskName,
+    task: Annotated[
+        str | None, typer.Argument(help="name or folder of a task", autocompletion=complete_tasks, show_default=False)
+    ] = None,
     candidate: Annotated[
         str | None, typer.Option(help="folder of the candidate, or kernwright for the shipped ops")
     ] = None,
@@ -59,15 +70,37 @@ def judge(
     show_output: Annotated[
         bool, typer.Option("--show-output", help="show what the candidate prints, in Python and in native code")
     ] = False,
+    serve: Annotated[
+        bool,
+        typer.Option(
+            "--serve",
+            help="without TASK: keep a judge of the device warm for --quick runs, until Ctrl-C",
+            rich_help_panel=SERVER,
+        ),
+    ] = False,
+    idle: Annotated[
+        float,
+        typer.Option(help="end --serve after this many minutes without a request", rich_help_panel=SERVER),
+    ] = 15.0,
+    served: Annotated[
+        bool,
+        typer.Option("--served/--no-served", help="use a running server for --quick runs", rich_help_panel=SERVER),
+    ] = True,
 ) -> None:
     """Judge a candidate against a baseline on the rows of a task.
 
     Exit status 0: correct and not slower; 1: any other verdict; 2: it could not be judged.
     """
+    if serve:
+        serve_device(task, device, idle)
+        return
+    if task is None:
+        raise typer.BadParameter("name a task, or start a server with --serve", param_hint="'TASK'")
+    from kernwright.advice.advice import advice_after
+    from kernwright.advice.document import JudgedDocument
     from kernwright.cli.console import ProgressBar, out
     from kernwright.cli.judge.candidate_output import CandidateOutput
-    from kernwright.cli.judge.next_step import next_steps
-    from kernwright.judge.request import JudgeRequest, judge
+    from kernwright.judge.judge_request import JudgeRequest
     from kernwright.ledger.ledger import default_ledger_root
     from kernwright.report.verdict_table import verdict_lines, verdict_table, verdict_title
     from kernwright.tasks.candidate import SHIPPED
@@ -86,16 +119,42 @@ def judge(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C: what was finished is recorded
     try:
         with ProgressBar() as bar:
-            verdict = judge(request, bar)
+            found = judged_by(request, bar, served, lambda line: say(line, err=True))
     finally:
         for line in output.lines() if output else ():
             say(line)
+    verdict, advice = found.verdict, advice_after(found.verdict, request)
     out.print(verdict_table(verdict) or verdict_title(verdict))
     for shown in verdict_lines(verdict):
         out.print(shown, soft_wrap=True)
     if json_file is not None:
-        write_whole(json_file, verdict.model_dump_json(indent=1) + "\n", "the verdict is in the ledger")
+        document = JudgedDocument.of(verdict, advice, found.served)
+        write_whole(json_file, document.model_dump_json(indent=1) + "\n", "the verdict is in the ledger")
     say(f"  run     {verdict.run} in {ledger or default_ledger_root()}")
-    for step in next_steps(verdict, request):
+    if found.served:
+        say(f"  served  judgement {found.served.judgement} of the server (process {found.served.process})")
+    for step in advice.commands:
         say(f"  next    {step.purpose}:\n            {step.command}")
     raise typer.Exit(verdict.exit_status)
+
+
+def judged_by(request: JudgeRequest, progress: Progress, served: bool, tell: Callable[[str], None]) -> ServedVerdict:
+    """Judge a quick request through a server if there is one, and any other request in this process."""
+    from kernwright.service.client import ServedVerdict, quick_judge
+
+    if request.quick and served:
+        return quick_judge(request, progress, tell)
+    from kernwright.judge.request import judge
+
+    return ServedVerdict(judge(request, progress))
+
+
+def serve_device(task: str | None, device: str, idle: float) -> None:
+    """Run the server of a device until Ctrl-C or until nobody used it for `idle` minutes."""
+    if task is not None:
+        raise typer.BadParameter(f"--serve takes no TASK, got {task!r}", param_hint="'TASK'")
+    if not (idle > 0 and math.isfinite(idle)):
+        raise typer.BadParameter(f"--idle must be above 0 and finite, got {idle:g}", param_hint="'--idle'")
+    from kernwright.service.server import Server
+
+    Server(device, idle * 60, say).run()

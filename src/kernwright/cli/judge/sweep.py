@@ -103,7 +103,8 @@ def sweep(
 
 def tell(verdict: Verdict) -> None:
     """Print the outcomes of a slice, and why rows were not timed."""
-    from kernwright.report.verdict_table import fault_lines, faults_of, named_rows
+    from kernwright.advice.fault import faults_of
+    from kernwright.report.verdict_table import fault_lines, named_rows
 
     found = Counter(row.verdict for row in verdict.rows)
     told = ", ".join(f"{count} {outcome}" for outcome, count in found.most_common())

@@ -15,7 +15,7 @@ from kernwright.cli.output import refuse_unwritable, say
 if TYPE_CHECKING:
     from rich.table import Table as Printed
 
-    from kernwright.campaign.trial import Outcome
+    from kernwright.campaign.tuning.trial import Outcome
 
 
 def tune(
@@ -47,7 +47,7 @@ def tune(
 
     Exit status 0: all cases are measured; 1: some are left, run it again to continue.
     """
-    from kernwright.campaign.tuner import Tuner, find_device, works_of
+    from kernwright.campaign.tuning.tuner import Tuner, find_device, works_of
     from kernwright.cli.console import ProgressBar
     from kernwright.cli.console import out as console
     from kernwright.core.errors import KernwrightError, did_you_mean

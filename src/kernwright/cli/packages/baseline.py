@@ -152,7 +152,7 @@ def verify(
                 for name, loaded, own in matches:
                     for finding in verify(name, loaded, own, device, bar, wait):
                         findings.append(finding)
-        except (Unverified, KeyboardInterrupt) as some:  # what was found is shown first
+        except (Unverified, KeyboardInterrupt) as some:  # the findings so far are shown first
             trouble = some
     findings.sort(key=lambda found: (found.task, found.baseline))
     out.print(findings_table(findings, counted=device != "cpu"))

@@ -10,7 +10,7 @@ import typer
 from kernwright.cli.arguments import complete_runs
 from kernwright.cli.output import say
 from kernwright.cli.records.ledger import LedgerFolder
-from kernwright.core.errors import LedgerError
+from kernwright.core.errors import KernwrightError, LedgerError
 
 if TYPE_CHECKING:
     from kernwright.judge.record.verdict import Verdict
@@ -24,8 +24,18 @@ def report(
     ] = None,
     ledger: LedgerFolder = None,
     out: Annotated[Path, typer.Option("--out", help="the HTML file to write")] = Path("kernwright-report.html"),
+    campaign: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="campaign of this repository to write a page of, in place of verdicts"),
+    ] = None,
 ) -> None:
-    """Write verdicts, with their plots, figures and provenance, to one self-contained HTML page."""
+    """Write verdicts, with their plots, figures and provenance, to one self-contained HTML page.
+
+    With --campaign, write the page of a campaign: trajectory, ideas next to outcomes, counters, kept versions.
+    """
+    if campaign is not None:
+        _write_campaign(campaign, runs, ledger, out)
+        return
     from kernwright.ledger.ledger import Ledger
     from kernwright.report.verdict_page import write_page
 
@@ -37,6 +47,18 @@ def report(
         )
     write_page(verdicts, out, "Kernwright: verdicts")
     say(f"{out}: {len(verdicts)} verdict(s)")
+
+
+def _write_campaign(name: str, runs: list[str] | None, ledger: Path | None, out: Path) -> None:
+    from kernwright.campaign.lookup import find_campaign
+    from kernwright.report.campaign.page import write_campaign_page
+
+    if runs or ledger:
+        raise KernwrightError("--campaign takes no runs and no --ledger", "the campaign knows its ledger")
+    campaign = find_campaign(name)
+    history = campaign.history()
+    write_campaign_page(campaign, history, out)
+    say(f"{out}: {len(history.iterations)} iteration(s)")
 
 
 def _named(book: Ledger, runs: list[str]) -> list[Verdict]:

@@ -26,7 +26,7 @@ class ComparedMeasure:
     """One row: the figures of each side, and the difference of each new side from the base."""
 
     measure: Measure
-    values: tuple[tuple[float, ...], ...]  # by side, base first
+    values: tuple[tuple[float, ...], ...]  # the values of each side, base first
     noise: float | None
     differences: tuple[RunDifference | None, ...]
 

@@ -19,7 +19,7 @@ from kernwright.diagnose.presets.preset import Preset
 
 ENGINES = ("sglang",)
 _HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
-_ASSETS = Path("inputs", "diffusion_benchmark", "figs")  # where sglang's own benchmark keeps input images
+_ASSETS = Path("inputs", "diffusion_benchmark", "figs")  # folder in which sglang's own benchmark keeps input images
 _PINNED = ("--backend", "--perf-dump-path")
 
 
@@ -97,7 +97,7 @@ def as_shell(words: Sequence[str], environment: Mapping[str, str]) -> str:
     for word in words[2:]:
         if word.startswith("--") or lines[-1] is lines[0]:
             lines.append([])
-        lines[-1].append(shlex.quote(word))  # with the option before it, if it is the value of one
+        lines[-1].append(shlex.quote(word))  # the value of an option is on the line of the option
     return " \\\n    ".join(map(" ".join, lines))
 
 

@@ -24,8 +24,8 @@ from kernwright.diagnose.program_run.process_tree import (
 )
 from kernwright.diagnose.program_run.signal_listener import SignalListener
 
-GRACE_S = 10.0  # for processes that were asked to end
-LINGER_S = 2.0  # for children that the program left running
+GRACE_S = 10.0  # time for processes that were asked to end
+LINGER_S = 2.0  # time for children that the program left running
 ENDING = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-MOST_MODULE_BYTES = 4 << 30  # of the float64 copy of a module
+MOST_MODULE_BYTES = 4 << 30  # largest float64 copy of a module
 
 
 def copied(value: Any) -> Any:

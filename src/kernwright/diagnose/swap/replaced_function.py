@@ -26,7 +26,7 @@ DECLINED = (NotCovered, NotImplementedError, KernwrightError)  # errors that mea
 RAISES = "it raises"
 CAPTURING = "it is the first call of its signature, inside a CUDA graph capture"
 
-_inside = threading.local()  # whether the thread runs a candidate, or the original in a comparison
+_inside = threading.local()  # set while the thread runs a candidate, or the original in a comparison
 
 
 class ReplacedFunction:

@@ -25,10 +25,10 @@ _ADAPTER = re.compile(r"(?P<file>[^()]+\.py):(?P<function>[A-Za-z_]\w*)")
 class Swap:
     """One replacement, checked and with absolute paths."""
 
-    target: str  # as `kernwright capture --call` takes it
+    target: str  # in the form of `kernwright capture --call`
     text: str  # the candidate as the user wrote it
     source: Source
-    arguments: str | None = None  # of the call, in terms of the target's parameters; None binds by name
+    arguments: str | None = None  # arguments of the call, in terms of the target's parameters; None binds by name
     op: str = ""  # op, candidate
     definitions: str | None = None  # candidate: the file that defines the op; None for an op that ships
     file: str = ""  # adapter

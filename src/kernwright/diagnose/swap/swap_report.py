@@ -25,7 +25,7 @@ class SwapOutcome:
     binding: str = ""
     is_found: bool = False
     calls: Counter[str] = field(default_factory=Counter)  # swapped, compared, original
-    reasons: Counter[str] = field(default_factory=Counter)  # of calls that went to the original
+    reasons: Counter[str] = field(default_factory=Counter)  # reasons for calls that went to the original
     checks: list[dict[str, Any]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)  # mismatches and errors: the swap has ended
     problems: list[str] = field(default_factory=list)

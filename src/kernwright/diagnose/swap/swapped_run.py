@@ -27,7 +27,7 @@ from kernwright.diagnose.swap.swap import Swap
 from kernwright.diagnose.swap.swap_report import SwapReport, read_report
 
 BASE = "base"  # label of runs without swaps
-DUMP_OPTIONS = ("--perf-dump-path", "--perf-dump")  # of sglang, and of kernwright denoise
+DUMP_OPTIONS = ("--perf-dump-path", "--perf-dump")  # options of sglang and of kernwright denoise
 DUMPS = "KERNWRIGHT_DUMPS"
 FOLLOWER = "kernwright.diagnose.swap.follower:SwapFollower"
 

@@ -24,7 +24,7 @@ from kernwright.judge.rounds.progress import Progress
 from kernwright.tasks.task import Task
 
 MOST_ROWS = 16  # rows per job, so that no process works long after the others
-MOST_GRID_ROWS = 250  # rows per job of a grid: they take milliseconds each, and a process seconds to start
+MOST_GRID_ROWS = 250  # rows per job of a grid: a row takes milliseconds, the start of a process seconds
 MOST_SHARED = 200  # rows of a task that are divided into small jobs
 GRACE_S = 10.0  # time for a verifier to end after an interrupt
 MOST_SAID = 600  # characters kept of a verifier's last output
@@ -136,7 +136,7 @@ class VerificationPool:
 
 
 def _see_off(process: subprocess.Popen[str]) -> None:
-    """Wait for a verifier; kill it if it ignores the interrupt, as a background job of a shell does."""
+    """Wait for a verifier. Kill it if it ignores the interrupt, which background jobs of a shell do."""
     try:
         process.wait(GRACE_S)
     except subprocess.TimeoutExpired:

@@ -45,7 +45,7 @@ FOUND_ERRORS = 87  # exit status that no program of ours uses
 BANNER = "========= "
 GRACE_S = 10.0
 MOST_PRINTED = 20
-# With another user than the tool's, the tool waits forever at the first error. All other walls stand.
+# If the worker has another user than the tool, the tool waits forever at the first error. All other walls are used.
 SAME_USER = {"user": f"{PROGRAM} only receives errors from processes of its own user"}
 
 
@@ -122,7 +122,7 @@ def _side(candidate: Candidate | Shipped, folder: Path, device: Device) -> Worke
     if isinstance(candidate, Candidate):
         return candidate_spec(candidate, folder, device.name)
     side = shipped_spec(find_shipped_build(candidate.ops, target_of(device.name, device.capability)), folder)
-    side.environment |= {STRICT_VARIABLE: "1"}  # a clean reference would say nothing about a kernel
+    side.environment |= {STRICT_VARIABLE: "1"}  # an error-free reference would say nothing about a kernel
     return side
 
 

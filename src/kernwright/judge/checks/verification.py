@@ -96,11 +96,11 @@ class Verification:
                     progress.step(row.id)
             finally:
                 group.dismiss()
-            group.keep_compiled(twins=())  # for a later sweep
+            group.keep_compiled(twins=())  # a later sweep uses these files
 
     @cached_property
     def _build(self) -> ShippedBuild | None:
-        """The build of the shipped ops."""
+        """Return the build of the shipped ops."""
         shipped, device = self.contestant.shipped, self.device
         return find_shipped_build(shipped.ops, target_of(device.name, device.capability)) if shipped else None
 

@@ -25,7 +25,7 @@ PASSING = ("tmp.", ".staging", "locks"), (".tmp", ".lock")  # prefixes and suffi
 # Choices that torch.compile and Triton made by timing. They are kept and reused only in judgements of trusted sides
 # alone, where nothing disturbs the timing.
 CHOSEN = (".best_config", ".autotune.json")
-LISTS_PATHS = ".json"  # Triton lists a kernel's files by their full paths
+LISTS_PATHS = ".json"  # files in which Triton lists a kernel's files by their full paths
 SCRATCH = b"@kernwright-scratch@"  # placeholder for the scratch folder in kept files
 HARDWARE = ("kind", "model", "capability", "architecture", "driver")
 MOST_FILES = 20_000
@@ -51,8 +51,8 @@ class CompiledFiles:
     ) -> CompiledFiles | None:
         """Return the files of a contestant; None for a candidate, or where the store is switched off.
 
-        Each compiler checks the inputs of its own work. The key separates what no worker needs together, and tells
-        in the record what was used. It is the same for all rows of a task.
+        Each compiler checks the inputs of its own work. Files that no worker needs together have different keys. The
+        record shows the facts of the key. It is the same for all rows of a task.
         """
         store = CompiledStore.here()
         if store is None or not (contestant.trusted or contestant.shipped):
@@ -71,7 +71,7 @@ class CompiledFiles:
         return digest_of(self.facts)
 
     def about(self) -> dict[str, Any]:
-        """For the record."""
+        """Return the description for the record."""
         return {"key": self.key, "files": self.found}
 
     def lay_out(self, chosen: bool = False) -> None:
@@ -86,7 +86,7 @@ class CompiledFiles:
             kept = self.store.take(self.key)
             self.found = self._put({name: data for name, data in kept.items() if chosen or not name.endswith(CHOSEN)})
             self._kept = dict(_marks(self.scratch, chosen))
-        except OSError:  # without the store all works; with half of its files it may not
+        except OSError:  # everything works without these files, but perhaps not with half of them
             self.found = 0
             self._clear()
 

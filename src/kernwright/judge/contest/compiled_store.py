@@ -24,7 +24,7 @@ VARIABLE = "KERNWRIGHT_COMPILED"
 OFF = "off"
 MOST_BYTES = 4 * 2**30
 
-Files = dict[str, bytes]  # by path below a scratch folder
+Files = dict[str, bytes]  # the key is the path below a scratch folder
 
 
 class CompiledEntry(BaseModel):

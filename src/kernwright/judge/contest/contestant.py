@@ -1,6 +1,6 @@
 """Contestant: what one side of a judgement runs, and how far it is trusted.
 
-A contestant is a baseline in either place, or a candidate or the shipped ops in the candidate's place.
+A candidate and the shipped ops are always contenders. A baseline can take either role.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ class Contestant:
 
     @property
     def at_frozen_sizes(self) -> bool:
-        """Return whether it is checked at the frozen sizes only: others may be declined or compile for long."""
+        """Return whether it is checked at the frozen sizes only.
+
+        Other sizes may be declined, or compile for a long time.
+        """
         return self.baseline is not None and self.baseline.kind in ("compile", "package")
 
     @property
@@ -75,7 +78,7 @@ class Contestant:
         return self.published.declines(task.op_of(row), row, capability) if self.published else None
 
     def ran_else(self, op: str, names: Sequence[str] | None, backend: str | None = None) -> str | None:
-        """Return why the launched kernels are not its own; None if they are. `backend` is the one that it reported."""
+        """Return why the launched kernels are not its own; None if they are. `backend` is the reported backend."""
         if self.published:
             return self.published.ran_else(op, names)
         if self.shipped and names is not None and backend in ("cuda", "triton"):

@@ -9,7 +9,7 @@ from kernwright.judge.record.sample import SideName
 
 
 class WrongOutput(WorkerFault):
-    """A timed block left an output that is wrong."""
+    """An output of a timed block is wrong."""
 
 
 class SideFault(Exception):

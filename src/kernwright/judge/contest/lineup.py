@@ -15,6 +15,7 @@ from kernwright.judge.contest.pair import Pair, pairs_of
 from kernwright.judge.contest.shipped_build import ShippedBuild, find_shipped_build, implemented, target_of
 from kernwright.judge.contest.worker_spec import WorkerSpec, baseline_spec, candidate_spec, shipped_spec
 from kernwright.judge.device.device import Device
+from kernwright.judge.judge_request import JudgeRequest
 from kernwright.judge.record.provenance import Provenance, command_line, judge_digest, library_versions, source_hashes
 from kernwright.judge.record.sample import SideName
 from kernwright.tasks.candidate import Candidate
@@ -80,14 +81,14 @@ class Lineup:
             for side, contestant in self.contestants.items()
         }
 
-    def provenances(self, seed: int, policy: TimingPolicy, device: str) -> list[Provenance]:
+    def provenances(self, seed: int, policy: TimingPolicy, request: JudgeRequest) -> list[Provenance]:
         """Return the provenance of each pair."""
         hardware, libraries = self.device.describe(), library_versions()
         own_ops = list(dict.fromkeys(row.op for row in self.chosen))
         return [
             Provenance(
                 judge=judge_digest(),
-                command=command_line(),
+                command=command_line() if request.command is None else request.command,
                 seed=seed,
                 host=platform.node(),
                 hardware=hardware,
@@ -97,7 +98,7 @@ class Lineup:
                 baseline=baseline.about(self._ops[pair.baseline]),
                 contender=self.ready.about(own_ops) if self.ready else contender.about(self._ops[pair.candidate]),
                 together=[_named(match) for match in self.matches if match != (baseline, contender)],
-                device=device,
+                device=request.device,
             )
             for pair, (baseline, contender) in zip(self.pairs, self.matches, strict=True)
         ]

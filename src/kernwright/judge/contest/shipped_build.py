@@ -39,7 +39,7 @@ class ShippedBuild(BaseModel):
     unbuilt: dict[str, str]
 
     def skips(self, op: str) -> str | None:
-        """Return why an op is not judged: without an implementation its reference would be compared with itself."""
+        """Return why an op is not judged: it has no implementation, so its reference would be compared with itself."""
         return None if self.backends.get(op) else f"kernwright has no implementation of {op} yet"
 
     def laid_out(self, folder: Path) -> Path:

@@ -1,7 +1,9 @@
-"""WorkerSpec: what the worker of one side loads and reads."""
+"""WorkerSpec: the code that the worker of one side loads, and the folders that it reads."""
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -45,7 +47,7 @@ class WorkerSpec:
 
     @property
     def is_baseline(self) -> bool:
-        """Return whether it is a baseline, in either place. The shipped ops count as a candidate."""
+        """Return whether the side is a baseline, also one in the place of a contender. The shipped ops are none."""
         return self.orders.kind not in ("candidate", "shipped")
 
     def preloads(self, device: str) -> tuple[str, ...]:
@@ -149,13 +151,25 @@ def _open_to_all(folder: Path) -> None:
 
 
 def _native_loop(folder: Path) -> str:
-    """Build the judge's native loop, once per judgement. This also shows that the machine can build."""
+    """Write the judge's native loop into a judgement's folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    library = folder / "native_loop.so"
+    library.write_bytes(_compiled_loop())
+    return str(library)
+
+
+@functools.cache
+def _compiled_loop() -> bytes:
+    """Build the native loop, once per process. This also shows that the machine can build."""
     import tvm_ffi.cpp
 
     source = Path(__file__).parents[1] / "worker" / "native_loop.cc"
-    try:
-        return str(tvm_ffi.cpp.build(name="native_loop", cpp_files=[str(source)], build_directory=str(folder)))
-    except (RuntimeError, OSError) as error:
-        raise EnvironmentProblem(
-            f"native code cannot be built here: {str(error).splitlines()[0][:200]}", "install a C++ compiler and ninja"
-        ) from None
+    with tempfile.TemporaryDirectory(prefix="kernwright-loop-") as folder:
+        try:
+            built = tvm_ffi.cpp.build(name="native_loop", cpp_files=[str(source)], build_directory=folder)
+            return Path(built).read_bytes()
+        except (RuntimeError, OSError) as error:
+            raise EnvironmentProblem(
+                f"native code cannot be built here: {str(error).splitlines()[0][:200]}",
+                "install a C++ compiler and ninja",
+            ) from None

@@ -82,7 +82,7 @@ def check_row(
     op = task.op_of(row)
     standard = standard or op.contract
     report = CorrectnessReport()
-    frozen: dict[str, dict[str, ErrorFigures]] = {}  # by distribution
+    frozen: dict[str, dict[str, ErrorFigures]] = {}  # the key is the distribution
     for case in cases_for(op, row, task.file.neighbours):
         if standard == "tolerance" and case.distribution in HARSH:
             continue  # published baselines were written for the values that occur in models
@@ -117,8 +117,8 @@ def _confirmed(
 ) -> list[str]:
     """Return the problems of a case, without those that are chance.
 
-    Chance lies in the inputs. So the call must give the same bits on the same inputs again, which a side that is wrong
-    in some calls only does not, and it must be accurate on one of several fresh draws.
+    Chance lies in the inputs. So the call must give the same bits on the same inputs again: a side that is wrong in
+    only some calls does not. The call must also be accurate on one of several fresh draws.
     """
     if not found.may_be_chance:
         return found.problems
@@ -274,8 +274,8 @@ def _has_few_errors(output: ConcreteTensor, finding: OutputFinding) -> bool:
 def _must_repeat(case: Case, finding: OutputFinding, standard: Standard) -> bool:
     """Return whether a problem is a fault only if it repeats on fresh inputs.
 
-    It is a near miss of the eager chain's accuracy, within the task's fixed tolerance. For strong modulation and
-    outliers there is no fixed tolerance: the eager chain itself exceeds it.
+    Such a problem is a near miss of the eager chain's accuracy, within the task's fixed tolerance. For strong
+    modulation and outliers there is no fixed tolerance: the eager chain itself exceeds it.
     """
     accepted = finding.fault == "accuracy" or (finding.fault == "tolerance" and case.distribution in HARSH)
     is_near = _may_be_chance(case, finding) or finding.rms_ulps <= FEW_ULPS

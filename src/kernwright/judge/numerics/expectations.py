@@ -30,7 +30,7 @@ from kernwright.tasks.workload import Workload
 MAX_SLACK = 2.0  # slack for the maximum error, which varies between draws of inputs
 RMS_SLACK = 1.25  # slack for the RMS error, which varies little
 
-Tolerances = Mapping[str, Tolerance]  # by output
+Tolerances = Mapping[str, Tolerance]  # the key is the name of an output
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,10 @@ class ProcessTree:
         return found
 
     def _orphans(self) -> list[int]:
-        """Return children of the judge, living or not, that a worker left behind: of this user, if it has one."""
+        """Return children of the judge, living or not, that a worker left behind.
+
+        If the worker has its own user, all of them have this user.
+        """
         strangers = self.strangers()
         return strangers if self._user is None else [pid for pid in strangers if _belongs_to(pid, self._user)]
 

@@ -30,6 +30,7 @@ from kernwright.judge.process.process_tree import ProcessTree, adopt_orphans
 from kernwright.judge.process.watchdog import watchdog
 from kernwright.judge.process.zygote_process import NoZygote, zygote_for
 from kernwright.judge.protocol.channel import Channel, ChannelClosed, ChannelGarbled, as_object
+from kernwright.judge.protocol.deadlines import DEVICE_DEADLINE_S
 from kernwright.judge.protocol.frames import (
     DONE,
     IS_AWAKE,
@@ -49,7 +50,6 @@ from kernwright.judge.system.sandbox import Sandbox
 START_DEADLINE_S = 120.0
 CALL_DEADLINE_S = 120.0  # limit of one untimed call, which may compile
 BUILD_DEADLINE_S = 300.0
-DEVICE_DEADLINE_S = 30.0  # for the device to finish what a call has started
 DYING_S = 0.5
 CORE_SLACK = 1.05  # tolerated ratio of processor time to elapsed time per granted thread
 LEAST_SLACK_NS = 50_000

@@ -21,7 +21,7 @@ class ChannelClosed(Exception):
 
 
 class ChannelGarbled(Exception):
-    """The other side sent what no honest one sends."""
+    """The other side sent bytes that no honest side sends."""
 
 
 class Channel:
@@ -49,10 +49,13 @@ class Channel:
             raise ChannelClosed from error
 
     def await_frame(self, deadline_s: float, most: int = 0) -> tuple[int, bytes, list[int]]:
-        """The next frame, and up to `most` descriptors that came with it, without going to sleep: being woken takes
-        longer, and less evenly, than what is timed here. As few calls of the kernel as can be, for the same reason."""
+        """Return the next frame and up to `most` descriptors that came with it.
+
+        Wait without sleeping. To wake a sleeping process takes longer than the timed calls, and the time varies more.
+        For the same reason this makes as few system calls as possible.
+        """
         end = time.monotonic() + deadline_s
-        self.connection.settimeout(None)  # otherwise Python itself waits, and sleeps
+        self.connection.settimeout(None)  # with a timeout, Python itself would wait, and sleep
         while True:
             try:
                 first, beside, _, _ = self.connection.recvmsg(HEADER.size, _room(most), socket.MSG_DONTWAIT)
@@ -70,7 +73,7 @@ class Channel:
         return tag, self._at_once(length, end), _descriptors(beside)
 
     def receive(self, deadline_s: float | None = None) -> tuple[int, bytes]:
-        """Blocks until a frame is here; TimeoutError when the deadline passes first."""
+        """Wait for a frame and return it. Raise TimeoutError if the deadline passes first."""
         end = None if deadline_s is None else time.monotonic() + deadline_s
         length, tag = HEADER.unpack(self._exactly(HEADER.size, end))
         if length > MOST_BYTES:
@@ -86,7 +89,7 @@ class Channel:
     def receive_json_with_descriptors(
         self, most: int = 4, deadline_s: float | None = None
     ) -> tuple[int, bytes, list[int]]:
-        """A frame, and the descriptors that came with its first bytes."""
+        """Return a frame and the descriptors that came with its first bytes."""
         self.connection.settimeout(deadline_s)
         try:
             first, descriptors, _, _ = socket.recv_fds(self.connection, HEADER.size, most)
@@ -109,7 +112,7 @@ class Channel:
         return part + self._exactly(count - len(part), end)
 
     def _exactly(self, count: int, end: float | None = None) -> bytes:
-        """All of count bytes before `end`, however small the pieces they come in."""
+        """Return exactly this number of bytes, however small the pieces are. Raise TimeoutError after `end`."""
         parts = []
         while count:
             left = None if end is None else end - time.monotonic()
@@ -128,7 +131,10 @@ class Channel:
 
 
 def _room(descriptors: int) -> int:
-    """For none: what comes unasked for is closed by the kernel."""
+    """Return the size of the buffer for descriptors.
+
+    With a size of 0, the kernel closes descriptors that nobody asked for.
+    """
     return socket.CMSG_SPACE(descriptors * DESCRIPTOR.itemsize) if descriptors else 0
 
 

@@ -9,7 +9,10 @@ SHARED_FILES = "shared with the judge"
 
 @dataclass
 class Isolation:
-    """The walls in force around a worker, each in words; `missing` says what there is not, and why."""
+    """The walls in force around a worker, each in words.
+
+    `missing` names the walls that could not be set up, with the cause.
+    """
 
     dies_with_judge: bool = False
     no_new_privileges: bool = False

@@ -1,6 +1,7 @@
-"""Where the tensors of a row's slots lie in one shared buffer: each apart from the next, guards in between.
+"""SlotLayout: the places of the tensors of a row's slots in one shared buffer, with guards between them.
 
-Every slot has the same plan, one pitch after the other, so one strided view reaches a tensor in all slots at once.
+All slots have the same plan and follow each other at a distance of one pitch. So one strided view reaches a tensor in
+all slots at once.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from kernwright.judge.protocol.orders import TensorPlacement
 from kernwright.tasks.tensor import ConcreteTensor
 
 ALIGNMENT = 256
-GUARD_BYTES = 4096  # a page: a kernel that runs past its output by a vector, a row's tail or a warp lands in it
+GUARD_BYTES = 4096  # a page: a kernel that writes a vector, the tail of a row or a warp too far writes into it
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,12 @@ class SlotLayout:
 
     @property
     def tail(self) -> tuple[int, int]:
-        """The guard behind the last slot."""
+        """Return the start and end of the guard behind the last slot."""
         return self.count * self.pitch, self.size
 
     @property
     def guards(self) -> list[tuple[int, int]]:
-        """Every guard zone from start to end; neighbours are one."""
+        """Return start and end of every guard zone. Adjacent zones are joined."""
         zones: list[tuple[int, int]] = []
         steps = [(slot * self.pitch + offset, length) for slot in range(self.count) for offset, length in self.gaps]
         for start, length in [*steps, (self.tail[0], GUARD_BYTES)]:

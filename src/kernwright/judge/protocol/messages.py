@@ -100,7 +100,7 @@ class Census(JudgeMessage):
 
 
 class Explain(JudgeMessage):
-    """Say which implementation of a shipped op runs on a slot."""
+    """Report which implementation of a shipped op runs on a slot."""
 
     do: Literal["explain"] = "explain"
     slot: int
@@ -157,7 +157,7 @@ class RegionAddress(WorkerAnswer):
 
 
 class LoopAnswer(WorkerAnswer):
-    """Whether the native loop exists; if not, the reason."""
+    """The answer to OpenLoop: whether the native loop exists, and the reason if it does not."""
 
     unavailable: Text | None = None
 

@@ -41,7 +41,7 @@ class SideOrders(JudgeMessage):
 
 
 class RowSignature(JudgeMessage):
-    """How a side is called on one row."""
+    """The arguments, the outputs and the call style of a side on one row."""
 
     inputs: tuple[str, ...]
     outputs: tuple[ConcreteTensor, ...]
@@ -64,10 +64,10 @@ class WorkerOrders(JudgeMessage):
     threads: int
     sandbox: str  # `Sandbox.as_argument`
     device: str
-    processor: int | None = None  # to pin the worker to
-    roams: bool = False  # whether it may leave that processor to compile
+    processor: int | None = None  # the processor that the worker is pinned to
+    roams: bool = False  # True if the worker may leave that processor to compile
     block_loop: str = ""  # library of the native block loop; empty: Python's loop
-    unbuffered: bool = False  # whether everything printed reaches the log at once, since a worker ends by a kill
+    unbuffered: bool = False  # True if prints reach the log at once. A kill ends the worker, so a buffer would be lost
 
 
 class SanitizerOrders(JudgeMessage):

@@ -107,7 +107,8 @@ def _outcome(timed: Sequence[_Contribution], policy: TimingPolicy) -> Outcome:
     """Return the outcome of the mean's interval.
 
     It must be the same whether rows in doubt count as measured or without their gain, and at least one row must not be
-    in doubt. So a gain that was rejected on its row makes no mean good, and a single row is never contradicted.
+    in doubt. So a gain that was rejected on its row cannot make a mean `faster`, and the headline of a single row
+    never contradicts the row.
     """
     band = _band(timed, policy)
     measured, cautious = (

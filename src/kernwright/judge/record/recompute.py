@@ -65,7 +65,7 @@ class Recomputed:
     verdicts: int = 0
     rows: int = 0
     differences: list[Difference] = field(default_factory=list)
-    underivable: dict[str, str] = field(default_factory=dict)  # by record: the reason why it cannot be derived
+    underivable: dict[str, str] = field(default_factory=dict)  # the reason why a record cannot be derived, by record
 
 
 @dataclass(frozen=True)

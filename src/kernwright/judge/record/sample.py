@@ -35,7 +35,7 @@ class Sample:
     longer: float = 1.0  # length of the blocks as a multiple of their first length
     released_ns: dict[Role, tuple[float, ...]] = field(default_factory=dict)  # per call, outputs of previous blocks
     overhead_ns: tuple[float, float] = (0.0, 0.0)  # time of an empty block, subtracted in each half
-    by_events: bool = False  # whether the times come from device events instead of the judge's clock
+    by_events: bool = False  # True if the times come from device events instead of the judge's clock
     quad: Quad | None = field(default=None, repr=False, compare=False)  # the quad of all sides that contains it
 
     def log_ratio(self, over: Role, under: Role) -> float:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kernwright.judge.contest.contestant import Contestant
 from kernwright.judge.device.device import Device
 from kernwright.judge.numerics.contents import Pool
-from kernwright.judge.numerics.secret_rng import SecretRng
+from kernwright.judge.numerics.secret_rng import CONTENT_SEED_BITS, SecretRng
 from kernwright.judge.record.sample import SideName
 from kernwright.judge.system.interrupt import Interrupt
 from kernwright.tasks.policy import TimingPolicy
@@ -32,6 +33,7 @@ class JudgementContext:
     contestants: Mapping[SideName, Contestant]
     device: Device
     policy: TimingPolicy
+    seed: int
     rng: SecretRng
     interrupt: Interrupt
     slowness: Slowness = field(default_factory=Slowness)
@@ -51,3 +53,11 @@ class JudgementContext:
     def pool(self, row: Workload) -> Pool:
         """Return the pool of contents for one row in one round. Each pool has its own seed."""
         return self.device.pool(row, self.rng.content_seed())
+
+    def repeatable_pool(self, row: Workload) -> Pool:
+        """Return the pool of the correctness cases of a row, which depends only on the seed and the row.
+
+        So a failing case can be repeated without the other rows.
+        """
+        drawn = hashlib.sha256(f"kernwright {self.seed} cases of {row.id}".encode()).digest()
+        return self.device.pool(row, int.from_bytes(drawn[:8], "little") >> (64 - CONTENT_SEED_BITS))

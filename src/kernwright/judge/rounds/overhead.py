@@ -4,8 +4,8 @@ its outputs.
 The judge measures it on a baseline's twin and tracks it on all trusted sides, so that a candidate cannot influence it,
 and subtracts it from every side's blocks alike. An empty block shows most of it. After calls have kept a device busy,
 the same steps take longer: on an H200 an empty block takes 450 us, with 0.4 ms of work 50 us more, with 1 to 5 ms 80 to
-100 us more. Left in, this would dilute every ratio. Where the device has events, the judge therefore compares
-blocks with their events.
+100 us more. If this were not subtracted, it would dilute every ratio. Where the device has events, the judge therefore
+compares blocks with their events.
 
 The overhead also drifts, by 100 us within a second, which is 4 % of a block. The events of the trusted sides' blocks in
 a quad show its value at that moment.
@@ -40,7 +40,7 @@ class Overhead:
 
     empty_ns: float = 0.0
     more_ns: float = 0.0
-    # Of a worker in an empty block: its processor time, and its least idle time. None where these show nothing.
+    # Processor time and least idle time of a worker in an empty block. None where they show nothing.
     processor_ns: float | None = field(default=None, compare=False)
     idle_ns: float | None = field(default=None, compare=False)
 
@@ -76,8 +76,8 @@ class Overhead:
     def as_of(self, blocks: Sequence[tuple[int, int]]) -> Overhead:
         """Return the overhead at the time of these blocks, given as (elapsed, event) nanoseconds.
 
-        Blocks with little work do not count: the overhead that work adds is known only in proportion there, and its
-        error would be charged to sides whose blocks have another length.
+        Blocks with little work do not count. For them, the overhead that work adds is only estimated in proportion to
+        the work, and the error of this estimate would be charged to sides whose blocks have another length.
         """
         shown = [elapsed - events - self.more_ns for elapsed, events in blocks if events >= SETTLED_NS]
         if len(shown) < LEAST_SHOWN:

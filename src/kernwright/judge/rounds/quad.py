@@ -27,7 +27,7 @@ class HalfQuad:
     overhead: Overhead  # the last one measured
     blocks: dict[SideName, Block] = field(default_factory=dict)
     calls: dict[SideName, int] = field(default_factory=dict)
-    exchanges: dict[SideName, int] = field(default_factory=dict)  # with a worker: one per block, or one per call
+    exchanges: dict[SideName, int] = field(default_factory=dict)  # with a worker: one for each block, or for each call
     event_ns: dict[SideName, int] = field(default_factory=dict)  # blocks of trusted sides by the device's events
     released_ns: dict[SideName, float] = field(default_factory=dict)
     waited: frozenset[SideName] = frozenset()  # sides that waited for a processor

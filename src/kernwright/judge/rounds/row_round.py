@@ -1,7 +1,7 @@
 """RowRound: one row in one round, timed for every pair that is not yet decided on it.
 
-A side that fails ends the row for the pairs that need it; the others go on. A fault that may be any of several
-contenders' ends the round for the row; each contender is then timed separately.
+A side that fails ends the row for the pairs that need it; the others go on. If any of several contenders may have
+caused a fault, the round ends for the row, and each contender is then timed separately.
 """
 
 from __future__ import annotations
@@ -114,9 +114,9 @@ class RowRound:
     def _is_slowness_explained(self, slowed: DeviceSlowed) -> bool:
         """Return whether a contender was found to have slowed the device.
 
-        For seconds all workers were stopped, the device ran an occasional copy, and was slow. If it is fast as soon as
-        the contenders' workers have ended, they slowed it, or an unrelated process that ended at the same time: one
-        such case is no proof. Otherwise the device is slow without them.
+        All workers were stopped for seconds, and the device ran only an occasional copy, but it was slow. If the device
+        is fast as soon as the contenders' workers have ended, they slowed it, or an unrelated process that ended at the
+        same time did. So one such case is no proof. Otherwise the device is slow without them.
         """
         slowness, device = self.context.slowness, self.context.device
         slowness.lasted += 1

@@ -28,7 +28,7 @@ from kernwright.judge.session.session import WrongBehaviour
 from kernwright.tasks.policy import METRICS, Metric, TimingPolicy
 from kernwright.tasks.workload import Workload
 
-CALMER = 1.5  # least gain in block length that is worth starting over
+CALMER = 1.5  # a row starts over only if its blocks become at least this many times longer
 HOPEFUL = 0.5  # smallest share of the expected interval width that luck may leave after all rounds
 
 
@@ -51,7 +51,7 @@ class RowState:
     ran: RanImplementation | None = None
     process_calls: int = 0
     untimed: str | None = None  # why the row is only checked for correctness
-    against_itself: bool = False  # whether both sides are the same contestant
+    against_itself: bool = False  # True if both sides are the same contestant
 
     @property
     def pending(self) -> bool:

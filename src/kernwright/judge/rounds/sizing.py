@@ -69,8 +69,8 @@ def block_sizes(
     The kernels of a call may take a fraction of the time of its launches, so `device` can need more calls.
 
     An untrusted side must compute correctly here too: if it seems fast, its blocks have more calls than the baseline's,
-    and the fixed costs of a block, such as cold caches, weigh less. Nor does it influence the time of an empty block:
-    a side that dawdled there would seem fast as well.
+    and the fixed costs of a block, such as cold caches, weigh less. An untrusted side does not influence the time of an
+    empty block either: if it answered an empty block slowly, its calls would seem fast, too.
     """
     seconds: dict[Metric, dict[SideName, float]] = {"stream": {}, "device": {}}
     times = CoarseTimes(pool)
@@ -86,7 +86,7 @@ def block_sizes(
                 if side in published:
                     first_call(session, pool)
                 seconds["stream"][side] = times.of_call(session, "stream", contract)
-                if jitter_s is None:  # a baseline's: they come first, so no candidate influences the length of blocks
+                if jitter_s is None:  # on a baseline, which comes first: no candidate influences it
                     jitter_s = spread([block.elapsed_ns for block in session.run_empty_blocks(JITTER_BLOCKS)]) / 1e9
                 if session.loop_takes_all_slots and session.open_loop() is None:
                     seconds["device"][side] = times.of_call(session, "device", contract)
@@ -112,10 +112,10 @@ def _refuse_company(group: WorkerGroup, side: SideName) -> None:
 def lengths_of_calls(seconds: Mapping[SideName, float], pairs: Sequence[Pair]) -> dict[SideName, float]:
     """Return the call length by which each side's blocks are sized.
 
-    For a baseline it is its own: a chain of many kernels takes several times as long as the contender and needs fewer
-    calls. For a contender it lies between its own and its baseline's. Of several baselines the fastest counts, so that
-    no pair has fewer calls than it would have alone. A fast contender gets more calls per block; a momentarily slow one
-    does not get fewer.
+    For a baseline, this is the length of its own call: a chain of many kernels takes several times as long as the
+    contender and needs fewer calls. For a contender, it lies between the lengths of its own call and of its baseline's.
+    Of several baselines the fastest counts, so that no pair has fewer calls than it would have alone. A fast contender
+    gets more calls per block; a momentarily slow one does not get fewer.
 
     Sides of a pair with nearly equal lengths get the same one, because the fixed cost of a block weighs more on nine
     calls than on ten.

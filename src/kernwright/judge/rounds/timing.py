@@ -298,7 +298,7 @@ class RowTiming:
         """
         old = self.sessions.pop(side)
         old.close()
-        # Under an id of its own, because the addresses of these outputs say nothing about those of timed blocks.
+        # The run has its own id, because the addresses of its outputs say nothing about those of timed blocks.
         row = self.row.model_copy(update={"id": f"{self.row.id}.long-run"})
         slots = slots_of_long_run(row, old.long_run_slots, old.long_run_bytes)
         with AttributedTo(side):

@@ -28,9 +28,9 @@ ENOUGH_CALLS = 2_500  # a run that is slower than planned may take longer until 
 PLANNED_S, MOST_S = 0.4, 1.0
 SLOWER = 2.0  # a block counts with at most this multiple of the time of timed calls, so that no side ends its own run
 BLOCK_COST_S = 1e-3  # further time of a block that counts: waking the worker, first use of new memory
-MOST_EXCESS_S = 10.0  # time beyond that which a side may spend before it fails
+MOST_EXCESS_S = 10.0  # a side fails if its calls take this much longer than the time that counts
 BLOCKS_PER_DRAW = 8  # blocks on the same contents: drawing contents and oracles takes longer than most calls
-BLOCK_S = 0.04  # aim for the length of a block in host memory
+BLOCK_S = 0.04  # intended length of a block in host memory
 MOST_BLOCK_CALLS = 512
 MOST_OUTPUT_BYTES = 2**25  # outputs of a block in host memory, which the judge copies
 

@@ -88,14 +88,14 @@ class Session:
     """One row open in one worker: fill slots, run calls, read outputs. The judge reads only from a stopped worker."""
 
     block_deadline_s = 120.0
-    outputs_may_move = False  # whether the judge must know the addresses of a block's outputs in advance
-    loop_takes_all_slots = False  # whether a block of `device` always runs every slot, in a fixed order
+    outputs_may_move = False  # True if the judge must know the addresses of a block's outputs in advance
+    loop_takes_all_slots = False  # True if a block of `device` always runs every slot, in a fixed order
     wall_calls = 4  # calls per block of `wall`
-    tells_events = False  # whether the worker can report the time of a block by device events
-    compares_retained = True  # whether the values of retained outputs are compared; not needed for trusted sides
+    tells_events = False  # True if the worker can report the time of a block by device events
+    compares_retained = True  # False for trusted sides, whose retained outputs need no comparison
     long_run_slots, long_run_bytes = 24, 2**24  # limits for a long run: drawing contents takes longer than calls
     release_ns = 0  # processor time that the worker last needed to free outputs
-    protocol_drifts = False  # whether the protocol's overhead must be measured again for every quad of `wall`
+    protocol_drifts = False  # True if the protocol's overhead must be measured again for every quad of `wall`
 
     def __init__(self, worker: WorkerProcess, op: Op, row: Workload, style: Style, slots: int) -> None:
         self.worker, self.op, self.row, self.style = worker, op, row, style

@@ -15,7 +15,7 @@ from types import FrameType
 
 
 class Interrupt:
-    """Whether a stop was requested."""
+    """Stores whether a stop was requested."""
 
     def __init__(self) -> None:
         self.asked = False

@@ -34,7 +34,10 @@ def limit_resources() -> str:
 
 
 def limit_processes(beyond: int = 0) -> None:
-    """Limit processes and threads. The kernel counts per user; `beyond` of them are not the worker's."""
+    """Limit processes and threads.
+
+    The kernel counts per user; `beyond` is the number that the user has besides the worker.
+    """
     _lower(resource.RLIMIT_NPROC, MOST_PROCESSES + beyond)
 
 

@@ -1,4 +1,4 @@
-"""Processors: which share a core or a memory node, and where the judge runs."""
+"""Processors: find those that share a core or a memory node, and keep the judge away from the workers' processor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SYSTEM = Path("/sys/devices/system/cpu")
-SPARE_PROCESSORS = 4  # from this number on the judge can avoid the workers' processor
+SPARE_PROCESSORS = 4  # the least number with which the judge can avoid the workers' processor
 
 
 def processors_near(processor: int, system: Path = SYSTEM) -> set[int]:

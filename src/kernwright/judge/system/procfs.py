@@ -33,7 +33,7 @@ def adopted(pid: int) -> list[int]:
     """Return the children of the first thread of a process, zombies included.
 
     All orphans below a process that adopts them become children of its first thread, as do their siblings. So the other
-    threads need not be read, of which a judge has dozens, after every block.
+    threads, of which a judge has dozens, need not be read after every block.
     """
     try:
         return [int(child) for child in read(f"/proc/{pid}/task/{pid}/children").split()]

@@ -65,7 +65,7 @@ class Sandbox:
         )
 
     def opened(self) -> AllowedPaths:
-        """Return the paths that landlock allows. Of /dev only harmless nodes: no disks, no shared memory.
+        """Return the paths that landlock allows. In /dev only harmless nodes are allowed: no disks, no shared memory.
 
         CUDA's driver names its threads through /proc and does not start without access to it.
         """

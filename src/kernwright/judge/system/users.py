@@ -22,7 +22,7 @@ from kernwright.judge.system.linux import held_capabilities
 FIRST_USER, USERS_PER_JUDGE = 0x70000000, 64
 # In a container that maps 65,536 ids: between ordinary users and systemd's dynamic ones.
 FIRST_SMALL, SMALL_USERS = 57_344, 3_840
-# To change user, give it a folder, remove its files and end it. A container's root has all of these.
+# Needed to change the user, give it a folder, remove its files and end it. A container's root has all of these.
 NEEDED = ("SETUID", "SETGID", "CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL")
 END_DEADLINE_S = 20.0
 

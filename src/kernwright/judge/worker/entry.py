@@ -147,7 +147,7 @@ class OutputProblem(SideProblem):
 
 
 class RowCall:
-    """How one side is called on one row. Both sides use the same wrapper."""
+    """Calls one side on one row. All sides use this wrapper."""
 
     def __init__(self, side: SideOrders, function: Callable[..., Any], row: RowSignature, device: str = "cpu") -> None:
         self.device = device

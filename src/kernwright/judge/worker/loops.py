@@ -1,7 +1,7 @@
 """Loops over the slots of a row without Python between the calls, for the `device` metric on a CPU.
 
-A GPU replays a graph. A CPU has no such thing, so `device` runs native code from a compiled loop, and the eager chain
-in TorchScript's interpreter, operator by operator and unfused. Otherwise the metric is unavailable, with the reason.
+A GPU replays a graph. A CPU has no graphs, so `device` runs native code from a compiled loop, and the eager chain in
+TorchScript's interpreter, operator by operator and unfused. Otherwise the metric is unavailable, with the reason.
 """
 
 from __future__ import annotations

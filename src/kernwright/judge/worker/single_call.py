@@ -17,7 +17,7 @@ from kernwright.tasks.workload import Workload
 def single_call(
     side: SideOrders, function: Callable[..., Any], op: Op, row: Workload, device: str
 ) -> Callable[[], Any]:
-    """Return a call with random inputs, which can be repeated. Nothing of it runs yet.
+    """Return a call with random inputs, which can be repeated. This does not run it.
 
     Each tensor is a separate allocation of the exact size, at the offset and with the strides that the row says.
     """

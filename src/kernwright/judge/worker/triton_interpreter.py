@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 _LOWER = 16  # low bits of a float32 that bfloat16 does not have
 _QUIET = 0x40  # bit that keeps a bfloat16 NaN a NaN
-# What the interpreter computes all its arithmetic with. Comparisons are among the binary operations.
+# The functions with which the interpreter computes. Comparisons are among the binary operations.
 _ARITHMETIC = ("binary_op", "unary_op", "ternary_op", "create_fma", "create_dot")
 
 

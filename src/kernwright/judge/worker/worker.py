@@ -78,7 +78,7 @@ class Worker:
         self.handed_out: list[Sequence[int]] | None = []  # slots used since they were renewed; None: unknown
         self.kept: list[Any] = []
         self.held: list[Any] = []  # outputs of earlier blocks that the judge chose
-        self.awake = False  # whether it polls for the next block, because waking up takes longer than many calls
+        self.awake = False  # True if it polls for the next block, because waking up takes longer than many calls
         from torch import Tensor
 
         self.tensor_type = Tensor

@@ -1,26 +1,28 @@
-"""The tools of campaigns: status, and one step."""
+"""The tools of campaigns: status, an edit of the solution, and one step."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import anyio
 from mcp.server.mcpserver import Context
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from kernwright.campaign.campaign import Campaign, campaigns_folder
-from kernwright.campaign.history import History, Iteration
-from kernwright.campaign.settings import CampaignSettings
-from kernwright.core.errors import KernwrightError, did_you_mean
+from kernwright.campaign.history import Iteration
+from kernwright.campaign.lookup import SETTINGS_FILE, find_campaign
+from kernwright.campaign.loop.status import CampaignStatus
+from kernwright.campaign.state.book import is_worked_on
+from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.mcp.answer import Limit, NextCall, Offset, PagedAnswer, call, page_of
 from kernwright.mcp.child import child
 from kernwright.mcp.folders import AllowedFolders
+from kernwright.mcp.tools.candidates import replace_candidate
 from kernwright.mcp.tools.judgement import HEARTBEAT_S, ProgressReport
 
-SETTINGS_FILE = "settings.json"
 LONGEST_TEXT = 2000
 
+CampaignGiven = Annotated[str | None, Field(description="name of the campaign; default: the only one")]
 Repository = Annotated[
     str | None, Field(description="git repository of the campaign; default: the first folder of the server")
 ]
@@ -48,12 +50,17 @@ class CampaignCard(PagedAnswer):
     op: str
     agent: str
     language: str
-    solution: str = Field(description="folder of the candidate that the next iteration edits")
+    solution: str = Field(description="folder of the candidate that the next iteration judges")
     card: str = Field(description="prompt.md, which describes the campaign to an agent")
-    open_iteration: int | None
+    stage: str = Field(description="prepared, waiting, editing, judging, refused or ended")
+    is_running: bool = Field(description="a process works on the campaign now")
     best_iteration: int | None
     best_speedup: float | None
+    target_speedup: float | None = Field(description="the speedup at the bandwidth limit, if it is known")
+    refused: list[str] = Field(description="why the next iteration is refused")
+    avoid_directions: list[str]
     ended: str | None = Field(description="why the campaign ended; null while it runs")
+    next_command: str
     iterations: list[IterationEntry]
     said: str = Field(default="", description="what the step printed")
 
@@ -65,19 +72,36 @@ class CampaignTools:
         self._folders = folders
 
     def campaign_status(
-        self,
-        name: Annotated[str | None, Field(description="name of the campaign; default: the only one")] = None,
-        repository: Repository = None,
-        offset: Offset = 0,
-        limit: Limit = 10,
+        self, name: CampaignGiven = None, repository: Repository = None, offset: Offset = 0, limit: Limit = 10
     ) -> CampaignCard:
-        """Show a campaign: goal, best version so far, and its iterations, newest first."""
-        return self._status(self._find(name, repository), offset, limit)
+        """Show a campaign: goal, best version so far, what is refused, and its iterations, newest first."""
+        return self._card(self._find(name, repository), offset, limit)
+
+    def campaign_edit(
+        self,
+        files: Annotated[
+            dict[str, str], Field(description="all files of the solution by name: candidate.toml and the sources")
+        ],
+        name: CampaignGiven = None,
+        repository: Repository = None,
+    ) -> CampaignCard:
+        """Replace the solution of a campaign by an edited one. Files that are wrong change nothing.
+
+        Check it with judge and quick=true, then submit it with campaign_step.
+        """
+        campaign = self._find(name, repository)
+        folder = self._folders.folder(str(campaign.agent_folder))
+        if is_worked_on(campaign.folder):
+            raise EnvironmentProblem(
+                f"a process works on the campaign {campaign.name}", "wait until campaign_status says is_running=false"
+            )
+        replace_candidate(folder, campaign.solution.name, files)
+        return self._card(campaign, 0, 5)
 
     async def campaign_step(
         self,
         context: Context[Any, Any],
-        name: Annotated[str | None, Field(description="name of the campaign; default: the only one")] = None,
+        name: CampaignGiven = None,
         repository: Repository = None,
         hypothesis: Annotated[str | None, Field(description="why the edit should help", max_length=2000)] = None,
         direction: Annotated[
@@ -107,33 +131,22 @@ class CampaignTools:
         if status not in (0, 1):
             cause, _, remedy = errors.removeprefix("kernwright: ").partition("\n  remedy: ")
             raise KernwrightError(cause or f"the step ended with status {status}", remedy)
-        done = await anyio.to_thread.run_sync(self._status, campaign, 0, 5)
+        done = await anyio.to_thread.run_sync(self._card, campaign, 0, 5)
         return done.model_copy(update={"said": "\n".join(lines)[-LONGEST_TEXT:]})
 
     def _find(self, name: str | None, repository: str | None) -> Campaign:
-        folder = campaigns_folder(self._folders.folder(repository or str(self._folders.roots[0])))
-        known = sorted(path.parent.name for path in folder.glob(f"*/{SETTINGS_FILE}")) if folder.is_dir() else []
-        if name is None and len(known) == 1:
-            name = known[0]
-        if name not in known:
-            wanted = f"no campaign named {name!r}" if name else f"{len(known)} campaigns, and no name was given"
-            remedy = f"use one of: {', '.join(known)}" if known else "start one with `kernwright campaign start TASK`"
-            raise KernwrightError(f"{wanted} in {folder}", did_you_mean(name or "", known, remedy))
-        return self._load(folder / str(name) / SETTINGS_FILE)
+        folder = self._folders.folder(repository or str(self._folders.roots[0]))
+        if not any(campaigns_folder(folder).glob(f"*/{SETTINGS_FILE}")):
+            raise KernwrightError(f"there is no campaign in {folder}", "start one: kernwright campaign start TASK")
+        campaign = find_campaign(name, folder)
+        self._folders.folder(str(campaign.settings.repository))
+        self._folders.ledger(str(campaign.settings.ledger))
+        return campaign
 
-    def _load(self, path: Path) -> Campaign:
-        try:
-            settings = CampaignSettings.model_validate_json(self._folders.file(str(path), 1 << 20).read_bytes())
-        except ValidationError as error:
-            raise KernwrightError(f"{path} cannot be read: {error.error_count()} problems", "restore it") from None
-        self._folders.folder(str(settings.repository))
-        self._folders.ledger(str(settings.ledger))
-        return Campaign(settings)
-
-    def _status(self, campaign: Campaign, offset: int, limit: int) -> CampaignCard:
+    def _card(self, campaign: Campaign, offset: int, limit: int) -> CampaignCard:
         history, settings = campaign.history(), campaign.settings
+        status = CampaignStatus.of(campaign, history, is_worked_on(campaign.folder))
         shown, paging = page_of(list(reversed(history.iterations)), offset, limit)
-        best, open_one = history.best, history.open_iteration
         return CampaignCard(
             name=campaign.name,
             task=settings.task,
@@ -142,22 +155,30 @@ class CampaignTools:
             language=settings.language,
             solution=self._folders.shown(campaign.solution),
             card=self._folders.shown(campaign.agent_folder / "prompt.md"),
-            open_iteration=open_one.number if open_one else None,
-            best_iteration=best.number if best else None,
-            best_speedup=best.ended.ratio if best and best.ended else None,
-            ended=history.end.reason if history.end else None,
+            stage=status.stage,
+            is_running=status.is_running,
+            best_iteration=status.standing.iteration,
+            best_speedup=status.standing.ratio if status.standing.iteration is not None else None,
+            target_speedup=status.target,
+            refused=[each.why for each in status.refusals],
+            avoid_directions=list(status.avoid),
+            ended=status.end,
+            next_command=status.next_command,
             iterations=[_iteration(each) for each in shown],
-            next=_next_calls(campaign, history),
+            next=_next_calls(campaign, status, history.iterations),
             **paging,
         )
 
 
-def _next_calls(campaign: Campaign, history: History) -> list[NextCall]:
-    last = next((each.ended for each in reversed(history.iterations) if each.ended), None)
-    seen = [call("verdict_show", "see the last verdict", run=last.verdict_run)] if last and last.verdict_run else []
-    if history.end:
+def _next_calls(campaign: Campaign, status: CampaignStatus, iterations: list[Iteration]) -> list[NextCall]:
+    last = next((each.ended for each in reversed(iterations) if each.ended), None)
+    ledger = str(campaign.settings.ledger)
+    run = last.verdict_run if last else None
+    seen = [call("verdict_show", "see the last verdict", run=run, ledger=ledger)] if run else []
+    if status.stage in ("refused", "ended"):
         return seen
-    return [call("campaign_step", "do the next iteration", name=campaign.name), *seen]
+    step = call("campaign_step", "judge the edited solution", name=campaign.name)
+    return [call("campaign_edit", "edit the solution", name=campaign.name), step, *seen]
 
 
 def _iteration(iteration: Iteration) -> IterationEntry:

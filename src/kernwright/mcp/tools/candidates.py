@@ -72,16 +72,10 @@ class CandidateTools:
 
         Nothing is run. Files that are wrong change nothing.
         """
-        _check(name, files)
+        check_files(name, files)
         parent = self._parent(root)
         with self._turn:
-            try:
-                self._replace(parent, name, files)
-            except OSError as error:
-                raise EnvironmentProblem(
-                    f"{parent / name} cannot be written: {error.strerror}", "check its permissions, and free some space"
-                ) from None
-            return self._card(load_candidate(parent / name))
+            return self._card(replace_candidate(parent, name, files))
 
     def candidate_show(
         self,
@@ -110,32 +104,6 @@ class CandidateTools:
             raise NotAllowed(f"{parent} is a link", "make it a folder")
         return parent
 
-    def _replace(self, parent: Path, name: str, files: dict[str, str]) -> None:
-        """Write the files beside the candidate, check them, and put them in its place."""
-        folder = parent / name
-        if folder.is_symlink() or (folder.exists() and not (folder / CANDIDATE_FILE).is_file()):
-            raise NotAllowed(f"{folder} exists and is no candidate", "choose another name")
-        with tempfile.TemporaryDirectory(prefix=".part-", dir=parent) as part:
-            new = Path(part, name)
-            for relative, text in files.items():
-                path = new / relative
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
-            try:
-                load_candidate(new)
-            except KernwrightError as error:
-                raise KernwrightError(
-                    error.cause.replace(str(new), name), error.remedy.replace(str(new), name)
-                ) from None
-            if folder.exists():
-                os.rename(folder, Path(part, "before"))  # noqa: PTH104 - the name is free: nothing is replaced
-            try:
-                os.rename(new, folder)  # noqa: PTH104
-            except OSError:
-                if (before := Path(part, "before")).exists():
-                    shutil.move(before, folder)
-                raise
-
     def _card(self, candidate: Candidate, text: str | None = None) -> CandidateCard:
         folder = self._folders.shown(candidate.folder)
         sizes = sorted((name, len(data)) for name, data in candidate.sources.items())
@@ -152,6 +120,46 @@ class CandidateTools:
         )
 
 
+def replace_candidate(parent: Path, name: str, files: dict[str, str]) -> Candidate:
+    """Write the files of a candidate beside it, check them, and put them in its place.
+
+    Raises:
+        KernwrightError: the files are no candidate, or cannot be written; nothing was changed.
+    """
+    check_files(name, files)
+    try:
+        _replace(parent, name, files)
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"{parent / name} cannot be written: {error.strerror}", "check its permissions, and free some space"
+        ) from None
+    return load_candidate(parent / name)
+
+
+def _replace(parent: Path, name: str, files: dict[str, str]) -> None:
+    folder = parent / name
+    if folder.is_symlink() or (folder.exists() and not (folder / CANDIDATE_FILE).is_file()):
+        raise NotAllowed(f"{folder} exists and is no candidate", "choose another name")
+    with tempfile.TemporaryDirectory(prefix=".part-", dir=parent) as part:
+        new = Path(part, name)
+        for relative, text in files.items():
+            path = new / relative
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        try:
+            load_candidate(new)
+        except KernwrightError as error:
+            raise KernwrightError(error.cause.replace(str(new), name), error.remedy.replace(str(new), name)) from None
+        if folder.exists():
+            os.rename(folder, Path(part, "before"))  # noqa: PTH104 - the name is free: nothing is replaced
+        try:
+            os.rename(new, folder)  # noqa: PTH104
+        except OSError:
+            if (before := Path(part, "before")).exists():
+                shutil.move(before, folder)
+            raise
+
+
 def _next_calls(op: str, folder: str) -> list[NextCall]:
     """Return calls of judge on the tasks that have rows of the op."""
     tasks = []
@@ -166,7 +174,7 @@ def _next_calls(op: str, folder: str) -> list[NextCall]:
     return found or [call("tasks_list", f"no task has rows of {op}: look for a misspelt op")]
 
 
-def _check(name: str, files: dict[str, str]) -> None:
+def check_files(name: str, files: dict[str, str]) -> None:
     """Raise an error for names and sizes that a candidate cannot have."""
     if not _NAME.fullmatch(name):
         raise KernwrightError(f"{name[:100]!r} is no name of a candidate", "use letters, digits, - and _")

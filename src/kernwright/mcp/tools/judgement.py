@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import replace
 from typing import Annotated, Any
 
 import anyio
 from mcp.server.mcpserver import Context
 from pydantic import Field
 
+from kernwright.advice.next_step import judge_command
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
+from kernwright.judge.judge_request import JudgeRequest
 from kernwright.ledger.ledger import Ledger
 from kernwright.mcp.answer import LedgerPath
 from kernwright.mcp.child import Child, child
 from kernwright.mcp.folders import AllowedFolders
 from kernwright.mcp.tools.tasks import TaskGiven, TaskTools
 from kernwright.mcp.tools.verdicts import VerdictCard, card_of, verdict_of
+from kernwright.service.request_form import to_form
 from kernwright.tasks.candidate import SHIPPED, load_candidate
 
 HEARTBEAT_S = 5.0  # a client that hears nothing for long may give up
@@ -73,6 +77,9 @@ class JudgeTools:
             int | None, Field(ge=1, description="maximum number of rounds; undecided rows end inconclusive")
         ] = None,
         metric: Annotated[str | None, Field(description="deciding metric: wall, stream or device")] = None,
+        seed: Annotated[
+            int | None, Field(ge=0, description="seed of the inputs, to repeat a failing call; not evidence")
+        ] = None,
         wait_s: Annotated[
             float, Field(ge=0, le=LONGEST_WAIT_S, description="time to wait for another judgement on the device")
         ] = 0.0,
@@ -83,33 +90,38 @@ class JudgeTools:
         Reports progress, and stops when the call is cancelled: rows that were finished stay in the ledger. The verdict
         is faster, same, slower, inconclusive, incorrect, tampered or failed.
         """
+        from kernwright.advice.advice import advice_after
+
         root = self._folders.ledger(ledger)
         asked: dict[str, Any] = {
             "task": task, "candidate": candidate, "baseline": baseline, "rows": rows, "device": device,
-            "quick": quick or None, "rounds": rounds, "metric": metric, "ledger": ledger,
+            "quick": quick or None, "rounds": rounds, "metric": metric, "seed": seed, "ledger": ledger,
         }  # fmt: skip
-        request = {name: value for name, value in asked.items() if value is not None and name != "ledger"} | {
-            "task": self._tasks.given(task),
-            "ledger": str(root),
-            **self._contender(candidate),
-        }
+        request = JudgeRequest(
+            task=str(self._tasks.folder(task).resolve()), baseline=baseline, rows=rows, device=device, quick=quick,
+            rounds=rounds, metric=metric, seed=seed, ledger=root, **self._contender(candidate),
+        )  # fmt: skip
+        request = replace(request, command=judge_command(request))
         progress = ProgressReport(context)
         deadline = time.monotonic() + wait_s
         lock = await self._turn(_checked(device), deadline, progress)
         try:
-            request["wait_s"] = max(0.0, deadline - time.monotonic())
-            run = await self._run(request, progress)
+            left = max(0.0, deadline - time.monotonic())
+            run = await self._run(replace(request, wait_s=left), progress)
         finally:
             lock.release()
         verdict = await anyio.to_thread.run_sync(verdict_of, Ledger(root), run)
         judged = {name: value for name, value in asked.items() if value is not None}
-        return card_of(verdict, self._folders.shown(root), ledger, judged=judged)
+        card = card_of(verdict, self._folders.shown(root), ledger, judged=judged)
+        advice = advice_after(verdict, request)
+        case = next((failure.case for failure in advice.failures if failure.case), None)
+        return card.model_copy(update={"advice": advice.sentence, "failing_case": case})
 
-    def _contender(self, candidate: str) -> dict[str, str | None]:
+    def _contender(self, candidate: str) -> dict[str, Any]:
         """Return the fields of a request that name the candidate."""
         if candidate == SHIPPED:
             return {"candidate": None, "contender": SHIPPED}
-        return {"candidate": str(load_candidate(self._folders.folder(candidate)).folder)}
+        return {"candidate": load_candidate(self._folders.folder(candidate)).folder}
 
     async def _turn(self, device: str, deadline: float, progress: ProgressReport) -> anyio.Lock:
         """Wait until no other call judges on the device, and return its lock, held."""
@@ -131,24 +143,25 @@ class JudgeTools:
                 await lock.acquire()
                 return lock
 
-    async def _run(self, request: dict[str, Any], progress: ProgressReport) -> str:
+    async def _run(self, request: JudgeRequest, progress: ProgressReport) -> str:
         """Judge in a child process and return the id of the run."""
         message = "starting"
-        if request["wait_s"]:
+        if request.wait_s:
             message = "starting; waits if another program judges on this device"
         await progress.tell(message)
-        async with child([PROGRAM], self._folders.roots[0], json.dumps(request).encode() + b"\n") as process:
+        line = json.dumps(to_form(request)).encode() + b"\n"
+        async with child([PROGRAM], self._folders.roots[0], line) as process:
             phase, steps, done = "", 0, 0
             while True:
-                line: bytes | None = None
+                answer: bytes | None = None
                 with anyio.move_on_after(HEARTBEAT_S) as pause:
-                    line = await process.line()
+                    answer = await process.line()
                 if pause.cancelled_caught:
                     await progress.still(message)
                     continue
-                if line is None:
+                if answer is None:
                     raise await _crash(process)
-                told = json.loads(line)
+                told = json.loads(answer)
                 if "run" in told:
                     return str(told["run"])
                 if "cause" in told:

@@ -144,7 +144,7 @@ class TaskTools:
         """Return a task by its name, or by a folder that the server may read."""
         from kernwright.tasks.task import load_task
 
-        folder = self._folder(task)
+        folder = self.folder(task)
         stamp = tuple((path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(folder.iterdir()))
         with self._turn:
             kept = self._loaded.get(folder)
@@ -154,12 +154,8 @@ class TaskTools:
                 kept = self._loaded[folder] = (stamp, load_task(folder))
         return kept[1]
 
-    def given(self, task: str) -> str:
-        """Return how a judge that runs in the first folder names the task. Raises an error if there is none."""
-        folder = self._folder(task)
-        return task if task in list_tasks() else str(folder)
-
-    def _folder(self, task: str) -> Path:
+    def folder(self, task: str) -> Path:
+        """Return the folder of a task. Raises an error if there is none that the server may read."""
         known = list_tasks()
         if task in known:
             return known[task]

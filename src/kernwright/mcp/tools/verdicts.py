@@ -7,9 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from kernwright.advice.failing_case import FailingCase
+from kernwright.advice.fault import FAULTS
 from kernwright.core.errors import LedgerError
 from kernwright.judge.record.recorded import recorded_bodies
-from kernwright.judge.record.verdict import Headline, MetricResult, Outcome, RowVerdict, Verdict
+from kernwright.judge.record.verdict import Headline, MetricResult, RowVerdict, Verdict
 from kernwright.ledger.ledger import Ledger
 from kernwright.mcp.answer import LedgerPath, Limit, NextCall, Offset, PagedAnswer, ToolAnswer, call, page_of
 from kernwright.mcp.folders import AllowedFolders
@@ -19,7 +21,6 @@ from kernwright.report.scoreboard.score import Score, best_scores
 MOST_REASONS = 8
 LONGEST_REASON = 600
 MOST_PROBLEMS = 20
-FAULTS: frozenset[Outcome] = frozenset({"incorrect", "tampered", "failed"})
 
 RunGiven = Annotated[str, Field(description="id of a run, or a unique part of one", min_length=4)]
 
@@ -88,6 +89,11 @@ class VerdictCard(PagedAnswer):
     metrics: dict[str, MetricEntry]
     reasons: list[str]
     rows: list[RowResult]
+    advice: str | None = Field(default=None, description="what to do next, in a sentence; after `judge` only")
+    failing_case: FailingCase | None = Field(
+        default=None, description="inputs and sizes of the first call that failed; after `judge` only"
+    )
+    seed: int | None = Field(default=None, description="seed that repeats the inputs of a faulty verdict")
 
 
 class LedgerReport(ToolAnswer):
@@ -236,6 +242,7 @@ def card_of(
     """
     worst_first = sorted(verdict.rows, key=lambda row: row.verdict not in FAULTS)
     rows, paging = page_of(worst_first, offset, limit)
+    seed = verdict.provenance.get("seed")
     return VerdictCard(
         run=verdict.run,
         ledger=shown_ledger,
@@ -250,6 +257,7 @@ def card_of(
         metrics={name: _metric(headline) for name, headline in verdict.headline.items()},
         reasons=_cut(list(verdict.reasons), MOST_REASONS),
         rows=[_row(row, verdict.metric) for row in rows],
+        seed=seed if verdict.verdict in FAULTS and isinstance(seed, int) else None,
         next=next_calls(verdict, ledger, judged),
         **paging,
     )

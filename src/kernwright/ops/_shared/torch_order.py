@@ -24,7 +24,7 @@ GROUP = 4  # channels that torch loads at once, where their address allows it
 
 
 def keeps_order(backend: str, shown: Callable[[str, Call], bool]) -> Requirement:
-    """Require that a check of the device by `shown` found that the backend's kernel sums as torch does."""
+    """Require that the check `shown` has found that the backend's kernel sums as torch does on this device."""
     return partial(_refusal, backend, shown)
 
 

@@ -118,7 +118,7 @@ def write(tokens, column, value, mask):
 
 @triton.jit
 def affine(normed, weight, bias, column, inside):
-    """Return weight and bias, which are the same for every token and are read for one."""
+    """Return weight and bias. They are the same for every token, so they are read once."""
     if weight is not None:
         normed *= wide(weight, column, inside)
     if bias is not None:
@@ -128,7 +128,7 @@ def affine(normed, weight, bias, column, inside):
 
 @triton.jit
 def held_statistics(value, mask, width, eps, RMS: tl.constexpr):
-    """For tokens held whole, return the value to subtract from each element and the factor for the rest."""
+    """Return the value to subtract from each element, and the factor for the difference, for tokens held whole."""
     mean = tl.zeros([value.shape[0], 1], tl.float32)
     lacking = mean
     if not RMS:

@@ -74,7 +74,10 @@ def _sum_fits(call: Call) -> str | None:
 def taken_in_order(
     promise: Promise, tensors: Sequence[Tensor | None], scalars: Mapping[str, Any], out: Any
 ) -> tuple[Tensor, ...]:
-    """Take outputs as every op does. One that is given for a sum must have its axes in the summands' order, too."""
+    """Take outputs as every op does.
+
+    An output that is given for a sum must also have its axes in the order of the summands.
+    """
     outs = taken(promise, tensors, scalars, out)
     if out is not None and promise.op.name == "broadcast_add" and outs[0].numel():
         a, b = tensors

@@ -137,7 +137,7 @@ def norm_modulated_exactly(
 
 
 def _roundings(factor: Tensor | None, x: Tensor) -> tuple[bool, bool]:
-    """Return whether the product with it rounds to x's dtype, and whether it is cast to that dtype before."""
+    """Return whether the product with a factor rounds to x's dtype, and whether the factor is first cast to it."""
     if factor is None or x.dtype == torch.float32:
         return False, False
     is_number, is_alike = factor.ndim == 0, factor.dtype == x.dtype

@@ -2,8 +2,8 @@
 
 The kernels that run by default are close. For LayerNorm without weight and bias the first two ops also have exact ones,
 in CUDA and in Triton, which sum a token in torch's order. That order differs between torch's CPU and CUDA kernels and
-is not part of its interface, so a device must show equal bits (`exactness.py`). Every other norm, the ops that select,
-and a device that does not show it run the eager chain for `contract="exact"`.
+is not part of its interface, so a device must show equal bits (`exactness.py`). For `contract="exact"`, the eager chain
+runs for every other norm, for the ops that select, and on a device that does not show equal bits.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Norm, scale and shift in Triton: plain, with a gated residual, and with a choice of two modulations per token. They
-run on a GPU without nvcc.
+"""Norm, scale and shift in Triton: plain, with a gated residual, and with a choice of two modulations per token.
+
+They run on a GPU without nvcc.
 
 Contract: close. The input of the norm is rounded to x's dtype, as it is returned. Statistics are in float32 and centred
-before they are squared. Then follow one chain in float32 and one rounding, where the eager chain rounds after each
-step.
+before they are squared. One chain in float32 with one rounding follows, whereas the eager chain rounds after each step.
 
 Bytes per token: x (and residual) is read once and y (their sum, the chosen gate) is written once, up to a width of
 HELD. A wider token is read three times, the second and third time from the cache. Modulations that tokens share stay in
-the cache. Of two sets a token reads only its own. Share of a copy's bandwidth: not measured yet.
+the cache. If there are two sets, a token reads only its own set. Share of a copy's bandwidth: not measured yet.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"

@@ -1,6 +1,6 @@
 """Implementations of norm_tanh_mul_add and norm_tanh_mul_add_norm_scale.
 
-None is exact: the order in which torch sums a token, and its tanh, are not part of its interface.
+No implementation is exact: the order in which torch sums a token, and torch's tanh, are not part of its interface.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Norm with a tanh gate in Triton, alone and followed by a second norm and scale. They run on a GPU without nvcc.
 
-Contract: close. Statistics are in float32 and centred before they are squared. Then follow one chain in float32 and one
-rounding, where the eager chain rounds after each step. The input of the second norm is y as it is returned.
+Contract: close. Statistics are in float32 and centred before they are squared. One chain in float32 with one rounding
+follows, whereas the eager chain rounds after each step. The input of the second norm is y as it is returned.
 
 Bytes per token: x (and a shift per token) is read once and y (and y2) is written once, up to a width of HELD. A wider
-token is read up to five times, all but once from the cache. Modulations that tokens share stay there. Share of a copy's
-bandwidth: not measured yet.
+token is read up to five times: once from memory, otherwise from the cache. Modulations that tokens share stay there.
+Share of a copy's bandwidth: not measured yet.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"

@@ -1,7 +1,8 @@
 """Implementations of layer_norm and rms_norm.
 
 CUDA runs the kernels of norm_modulation, compiled without a modulation, and one of its own for RMS norms of narrow
-rows. None is exact: the order in which torch sums a row is not part of its interface. On a CPU torch's own norms run.
+rows. No kernel is exact: the order in which torch sums a row is not part of torch's interface. On a CPU torch's own
+norms run.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ Inputs and results are those of the fused calls that decoders make (`rms_norm_fn
 norm, and both results. Rounding is the eager chain's: each sum in its own dtype. The input of the norm is the sum as it
 is returned, whereas those calls norm the unrounded sum.
 
-Left out are dropout and its masks, which are for training; a second weight and bias, whose result `rms_norm_fn`
-computes and does not return; a weight to which one is added, because `weight + 1` does the same; and another dtype of y
-than x's. In those calls a row scale and a second input exclude each other. Here the row scale applies to x alone.
+These inputs of such calls are left out: dropout and its masks, which are for training; a second weight and bias, whose
+result `rms_norm_fn` computes and does not return; a weight to which one is added, because `weight + 1` does the same;
+and another dtype of y than x's. In those calls a row scale and a second input exclude each other. Here the row scale
+applies to x alone.
 """
 
 from __future__ import annotations

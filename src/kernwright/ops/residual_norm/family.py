@@ -1,8 +1,8 @@
 """Implementations of add_norm and fused_add_rms_norm_.
 
 CUDA and Triton take the same forms. In CUDA a sum of x and a residual in one dtype has the kernels of
-residual_norm_scale_shift, compiled without gate and modulation; the foreign function chooses. None is exact: the order
-in which torch sums a row is not part of its interface. On a CPU the reference runs.
+residual_norm_scale_shift, compiled without gate and modulation; the foreign function chooses. No kernel is exact: the
+order in which torch sums a row is not part of torch's interface. On a CPU the reference runs.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ SKIPPED_FRAMES = (PACKAGE, f"_{PACKAGE}_capture", "torch")
 
 
 class CannotRun(KernwrightError):
-    """No implementation that was asked for takes the call."""
+    """None of the requested implementations takes the call."""
 
 
 class Fallback(UserWarning):

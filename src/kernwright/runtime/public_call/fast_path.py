@@ -1,4 +1,4 @@
-"""The fast path of a public call: straight to the foreign function that the last call ended in.
+"""The fast path of a public call: it calls the foreign function of the last call directly.
 
 Every other call takes the slow path. A small kernel takes 2 us and its launch several, so every step before the launch
 counts: no signature is bound, no shape is read, and no function is called where its frame can be avoided. The foreign

@@ -1,4 +1,4 @@
-"""SlowPath: how a public call runs when the fast path does not apply."""
+"""SlowPath: runs a public call when the fast path does not apply."""
 
 from __future__ import annotations
 

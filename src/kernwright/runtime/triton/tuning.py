@@ -83,7 +83,8 @@ class Entry(BaseModel):
     def serves(self, width: int) -> bool:
         """Return whether this entry holds for another width.
 
-        The width has the same power of two, and its last block is full if that of the measured width is.
+        The width must round up to the same power of two. If the last block of the measured width is full, that of this
+        width must be full, too.
         """
         if power_of_two(width) != power_of_two(self.width):
             return False

@@ -1,4 +1,4 @@
-"""How a GPU's memory is divided among sides, computed without a GPU."""
+"""The division of a GPU's memory among sides, computed without a GPU."""
 
 from __future__ import annotations
 

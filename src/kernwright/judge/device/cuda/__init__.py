@@ -1,1 +1,1 @@
-"""An NVIDIA GPU under the judge: sessions, contents drawn on the device, copies as a yardstick, state by NVML."""
+"""An NVIDIA GPU as a device of the judge: sessions, contents drawn on the device, timed copies, state from NVML."""

@@ -101,7 +101,7 @@ class CudaContentPool:
     """The source of contents for one row, drawn on the device in the row's dtypes."""
 
     generator: Generator
-    _batches_exactly: bool | None = None  # whether the batched chain gives the same bits as single calls
+    _batches_exactly: bool | None = None  # True if the batched chain gives the same bits as single calls
 
     @classmethod
     def seeded(cls, seed: int, device: int) -> CudaContentPool:

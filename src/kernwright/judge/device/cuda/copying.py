@@ -1,9 +1,10 @@
 """Copying: plain copies, whose time is the limit that a memory-bound kernel can reach.
 
 The driver's copy can be slow for some sizes. Of 45 rows over 40 MB on an H200, the 15 whose size is a multiple of 8 KiB
-were copied at 3.3 to 3.8 TB/s, the 23 whose size is not a multiple of 4 KiB at 2.3 to 2.6 TB/s, the others at either.
-The limit must not be too low, so sizes are rounded to pages of 8 KiB, copies by kernels are measured too, and the
-fastest copy counts. All are measured while the memory is idle (`judge/device/cuda/memory/memory_speed.py`).
+were copied at 3.3 to 3.8 TB/s, the 23 whose size is not a multiple of 4 KiB at 2.3 to 2.6 TB/s, the others at a rate of
+one of these ranges. The limit must not be too low, so sizes are rounded to pages of 8 KiB, copies by kernels are
+measured too, and the fastest copy counts. All are measured while the memory is idle
+(`judge/device/cuda/memory/memory_speed.py`).
 """
 
 from __future__ import annotations

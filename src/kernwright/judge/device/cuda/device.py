@@ -40,7 +40,7 @@ GPU_FACTOR = 1.5  # size of one unit above, as a multiple of the row's minimal t
 # multiple of a block's bytes. For a row of 3.6 GB with three calls per block, the judge held 16 to 18 times the row's
 # bytes when it ran out of memory.
 CHAIN_FACTOR, CONTENTS_FACTOR = 10.5, 6.0
-JUDGE_FACTOR = CHAIN_FACTOR + CONTENTS_FACTOR  # for two calls per block
+JUDGE_FACTOR = CHAIN_FACTOR + CONTENTS_FACTOR  # with two calls per block
 SPARE_FACTOR = 4.5  # part of a region for temporaries and retained outputs, as a multiple of the row's minimal traffic
 # Memory of a process without allocations: 527 MiB on an H200, 618 MiB after torch has run a few kernels. It is
 # subtracted only for workers beyond the first three, because the shares above were measured with three. With seven
@@ -127,7 +127,7 @@ class CudaDevice:
 
     @property
     def _contexts_bytes(self) -> int:
-        """The memory of the worker processes beyond the first three."""
+        """Return the memory of the worker processes beyond the first three."""
         return CONTEXT_BYTES * max(0, self._sides - 3)
 
     def block_bytes(self, row: Workload) -> int:

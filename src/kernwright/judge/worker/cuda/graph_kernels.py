@@ -1,7 +1,7 @@
 """Graph kernels: the kernels that a captured call launches, read from its graph by the driver.
 
-A profiler takes seconds to start in every process, a graph exists as soon as the call is captured. It has no streams,
-but launches on one stream wait for each other. Such a chain is numbered like a stream.
+A profiler takes seconds to start in every process, while a graph exists as soon as the call is captured. A graph has no
+streams, but launches on one stream wait for each other. Such a chain is numbered like a stream.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _named(graph: c_void_p) -> Iterator[tuple[str, int]]:
 
 
 def chains_of(nodes: Sequence[int], edges: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """Assign each node to a chain, in an order in which each comes after those it waits for.
+    """Assign each node to a chain. Return the nodes in an order in which each node follows those that it waits for.
 
     A node continues the chain of a node that it waits for, unless another node has done so. Otherwise it begins a
     chain.

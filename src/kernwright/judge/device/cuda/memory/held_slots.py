@@ -18,7 +18,7 @@ from kernwright.judge.session.arena import CANARY, Arena
 from kernwright.judge.session.session import WrongBehaviour, same_bytes
 
 if TYPE_CHECKING:
-    from kernwright.judge.device.cuda.memory.rows import ScatteredRows  # which imports Triton
+    from kernwright.judge.device.cuda.memory.rows import ScatteredRows  # this module imports Triton
 
 
 class HeldSlots:
@@ -27,7 +27,7 @@ class HeldSlots:
     def __init__(self, arena: Arena, changing: Collection[str]) -> None:
         self._arena, self._changing = arena, frozenset(changing)
         self._placed: tuple[dict[str, Tensor], list[int]] | None = None
-        self._rows_cache: dict[tuple[str, tuple[int, ...]], ScatteredRows] = {}  # from the fill to the comparison
+        self._rows_cache: dict[tuple[str, tuple[int, ...]], ScatteredRows] = {}  # kept from the fill to the comparison
         self._index_cache: dict[tuple[int, ...], Tensor] = {}
 
     def place(self, contents: dict[str, Tensor], slots: Sequence[int]) -> None:

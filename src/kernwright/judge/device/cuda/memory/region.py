@@ -27,7 +27,7 @@ from kernwright.tasks.policy import Metric
 from kernwright.tasks.tensor import ConcreteTensor
 
 if TYPE_CHECKING:
-    from kernwright.judge.device.cuda.memory.changed_slots import ChangedSlots  # which imports Triton
+    from kernwright.judge.device.cuda.memory.changed_slots import ChangedSlots  # this module imports Triton
 
 BUSY_NS = 1_000_000  # a tiny kernel that takes longer waits for other work; time slices are about two milliseconds
 

@@ -1,8 +1,8 @@
 """TuningTrial: configurations of one Triton kernel on one row. Each is checked against the reference, then timed.
 
 Times are medians of rounds in which every configuration has its turn, by replay of a CUDA graph over as many sets of
-inputs as exceed the cache several times. The fastest of many is fast by luck too, so it meets the default once more,
-alone, and takes its place only if it is faster by GAIN there.
+inputs as exceed the cache several times. The fastest of many configurations may be fast by chance. So it is timed once
+more against the default alone, and replaces the default only if it is faster by GAIN there.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from kernwright.campaign.tuning.search import ListSearch
 from kernwright.core.errors import KernwrightError
 from kernwright.core.op import Op
 from kernwright.judge.device.cuda.copying import CopyMethod, copy_methods, whole_pages
@@ -181,7 +182,7 @@ class TuningTrial:
     def run(self, candidates: Sequence[Configuration]) -> Outcome:
         default, outcome = self.work.situation.default, Outcome(self.work)
         clocks: dict[Configuration, Callable[[], float]] = {}
-        for each in dict.fromkeys([default, *candidates]):
+        for each in ListSearch(default, candidates):
             if why := self.problem(each):
                 outcome.failed[each] = why
             else:

@@ -4,54 +4,72 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
-from typing import NamedTuple
 
+from pydantic import BaseModel, ConfigDict, Field
+
+from kernwright.advice.fault import FAULTS, faults_of
+from kernwright.judge.judge_request import JudgeRequest
 from kernwright.judge.record.verdict import INTERPRETED, UNTIMED, Verdict
-from kernwright.judge.request import JudgeRequest
-from kernwright.report.verdict_table import FAULTS, faults_of
 
 MOST_ROWS = 6  # more rows are not written out in a command
 
 
-class NextStep(NamedTuple):
+class NextStep(BaseModel):
     """A command and its purpose."""
 
+    model_config = ConfigDict(frozen=True)
+
     purpose: str
-    command: str
+    command: str = Field(description="one line for a shell")
+
+
+def step(purpose: str, command: str) -> NextStep:
+    return NextStep(purpose=purpose, command=command)
 
 
 def next_steps(verdict: Verdict, request: JudgeRequest) -> list[NextStep]:
     """Return the most useful commands after this verdict, the most useful one first."""
     if verdict.interrupted:
-        return [NextStep("judge all rows", judge_command(request))]
+        return [step("judge all rows", judge_command(request))]
     if verdict.verdict in FAULTS:
         return _after_fault(verdict, request)
-    if (step := _untimed_step(verdict, request)) is not None:
-        return [step]
+    if (timed := _untimed_step(verdict, request)) is not None:
+        return [timed]
     if verdict.quick:
-        return [NextStep("full run, which is evidence", judge_command(replace(request, quick=False)))]
+        return [step("full run, which is evidence", judge_command(replace(request, quick=False)))]
     if verdict.verdict == "inconclusive":
         return _after_doubt(verdict, request)
-    steps = [NextStep("page with plots of every row", report_command(verdict, request))]
+    steps = [step("page with plots of every row", report_command(verdict, request))]
     if request.seed is not None:
         again = judge_command(replace(request, seed=None))
-        return [NextStep("run with secret inputs, which is evidence", again), *steps]
+        return [step("run with secret inputs, which is evidence", again), *steps]
     if verdict.verdict != "slower" and request.baseline == "eager" and not request.against_itself:
         other = judge_command(replace(request, baseline="compile"))
-        steps.append(NextStep("a stronger baseline", other))
+        steps.append(step("a stronger baseline", other))
     return steps
 
 
 def _after_fault(verdict: Verdict, request: JudgeRequest) -> list[NextStep]:
     faults = faults_of(verdict)
     quick = replace(request, quick=True, rounds=None, seed=None)
-    if len(faults) == 1 and len(faults[0].rows) == len(verdict.rows):
-        return [NextStep("after a change", judge_command(quick, show_output=True))]
+    changed = step("after a change", judge_command(quick, show_output=True))
+    is_alone = len(faults) == 1 and len(faults[0].rows) == len(verdict.rows)
+    if verdict.verdict == "incorrect":
+        wrong = next(fault for fault in faults if fault.outcome == "incorrect")
+        command = repeat_command(verdict, request, wrong.rows[0])
+        return [step("the failing case again, with the same inputs", command), changed]
+    if is_alone:
+        return [changed]
     alone = judge_command(replace(quick, rows=faults[0].rows[0]), show_output=True)
-    steps = [NextStep("the first of these rows alone, with the candidate's output", alone)]
-    if verdict.verdict == "incorrect" and isinstance(seed := verdict.provenance.get("seed"), int):
-        steps.append(NextStep("the same inputs again", judge_command(replace(request, seed=seed))))
-    return steps
+    return [step("the first of these rows alone, with the candidate's output", alone)]
+
+
+def repeat_command(verdict: Verdict, request: JudgeRequest, row: str) -> str:
+    """Return the command that judges one row again with the same inputs. The correctness cases depend only on the row
+    and the seed."""
+    seed = verdict.provenance.get("seed")
+    same = replace(request, rows=row, seed=seed if isinstance(seed, int) else None, quick=True, rounds=None)
+    return judge_command(same, show_output=True)
 
 
 def _untimed_step(verdict: Verdict, request: JudgeRequest) -> NextStep | None:
@@ -60,21 +78,21 @@ def _untimed_step(verdict: Verdict, request: JudgeRequest) -> NextStep | None:
     if not reasons:
         return None
     if all(INTERPRETED in own for own in reasons):
-        return NextStep("times, on a machine with a GPU", judge_command(replace(request, device="cuda", quick=False)))
+        return step("times, on a machine with a GPU", judge_command(replace(request, device="cuda", quick=False)))
     if all(UNTIMED in own for own in reasons):
-        return NextStep("rows that are timed", judge_command(replace(request, rows=None)))
+        return step("rows that are timed", judge_command(replace(request, rows=None)))
     return None
 
 
 def _after_doubt(verdict: Verdict, request: JudgeRequest) -> list[NextStep]:
     steps = []
     if request.rounds is not None:
-        steps.append(NextStep("more rounds", judge_command(replace(request, rounds=None))))
+        steps.append(step("more rounds", judge_command(replace(request, rounds=None))))
     else:
         rows = [row.id for row in verdict.rows if row.verdict == "inconclusive" and row.metrics]
         wanted = ",".join(rows) if 0 < len(rows) <= MOST_ROWS else request.rows
-        steps.append(NextStep("undecided rows again, on an idle machine", judge_command(replace(request, rows=wanted))))
-    return [*steps, NextStep("page with plots of every row", report_command(verdict, request))]
+        steps.append(step("undecided rows again, on an idle machine", judge_command(replace(request, rows=wanted))))
+    return [*steps, step("page with plots of every row", report_command(verdict, request))]
 
 
 def judge_command(request: JudgeRequest, show_output: bool = False) -> str:

@@ -10,9 +10,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from kernwright.campaign import trial, tuner
-from kernwright.campaign.trial import Outcome, TuningTrial, Work
-from kernwright.campaign.tuner import Tuner, candidates, find_device, works_of
+from kernwright.campaign.tuning import trial, tuner
+from kernwright.campaign.tuning.trial import Outcome, TuningTrial, Work
+from kernwright.campaign.tuning.tuner import Tuner, candidates, find_device, works_of
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
 from kernwright.runtime.triton import tuning
@@ -85,7 +85,7 @@ def test_it_goes_on_where_it_was_stopped(monkeypatch: pytest.MonkeyPatch) -> Non
     first = Tuner(works(), CPU)
     going = first.run(Quiet())
     next(going)
-    going.close()  # as Ctrl-C between two trials does
+    going.close()  # Ctrl-C between two trials does the same
     assert len(TuningTable.read(first.path).entries) == 1
     second = Tuner(works(), CPU)
     assert [work.situation.width for work in second.works] == [2048, 3072]

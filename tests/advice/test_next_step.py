@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kernwright.cli.judge.next_step import next_steps
+from kernwright.advice.next_step import next_steps
+from kernwright.judge.judge_request import JudgeRequest
 from kernwright.judge.record.verdict import INTERPRETED, UNTIMED, Verdict
-from kernwright.judge.request import JudgeRequest
 
 REQUEST = {"task": "norm", "candidate": Path("my kernel"), "device": "cuda"}
 
@@ -54,22 +54,28 @@ def test_after_a_good_verdict_comes_a_page_and_a_stronger_baseline(outcome: str)
     assert len(commands_after(outcome, {"baseline": "compile"})) == len(commands_after("slower")) == 1
 
 
-@pytest.mark.parametrize("outcome", ["incorrect", "failed", "tampered"])
-def test_after_a_fault_comes_a_failing_row_with_its_output(outcome: str) -> None:
-    first, *others = commands_after(outcome, {"quick": True}, quick=True)
+def test_after_a_wrong_result_comes_the_same_case_and_then_the_changed_candidate() -> None:
+    again, changed = commands_after("incorrect", {"quick": True, "rows": "row_*", "rounds": 2}, quick=True)
+    quick = ["--device", "cuda", "--quick", "--show-output"]
+    assert again == [*ALL, "--rows", "row_a", "--device", "cuda", "--seed", "8812", "--quick", "--show-output"]
+    assert changed == [*ALL, "--rows", "row_*", *quick]
+
+
+@pytest.mark.parametrize("outcome", ["failed", "tampered"])
+def test_after_another_fault_comes_a_failing_row_with_its_output(outcome: str) -> None:
+    (first,) = commands_after(outcome, {"quick": True}, quick=True)
     assert first == [*ALL, "--rows", "row_a", "--device", "cuda", "--quick", "--show-output"]
-    assert [words[words.index("--seed") + 1] for words in others] == (["8812"] if outcome == "incorrect" else [])
 
 
-def test_the_repeated_row_is_that_of_the_first_reason_shown() -> None:
-    """The worst outcome decides the verdict, but reasons are listed in the order of the rows."""
+def test_the_repeated_row_is_the_first_wrong_one() -> None:
+    """Reasons are listed in the order of the rows, and a row that raises may come first."""
     row = {"op": "o", "bytes_min": 1}
     rows = [
         row | {"id": "raises", "verdict": "failed", "reasons": ["raises"]},
         row | {"id": "wrong_shape", "verdict": "incorrect", "reasons": ["wrong shape"]},
     ]
     first, *_ = commands_after("incorrect", rows=rows)
-    assert first[first.index("--rows") + 1] == "raises"
+    assert first[first.index("--rows") + 1] == "wrong_shape"
 
 
 def test_after_an_inconclusive_verdict_come_more_rounds_or_the_undecided_rows() -> None:

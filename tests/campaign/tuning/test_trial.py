@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernwright.campaign.trial import placed
+from kernwright.campaign.tuning.trial import placed
 from kernwright.tasks.tensor import ConcreteTensor
 
 

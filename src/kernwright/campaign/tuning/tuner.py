@@ -23,7 +23,8 @@ import torch
 
 from kernwright.baselines.shipped import Shipped
 from kernwright.campaign.time_limit import checked_minutes
-from kernwright.campaign.trial import Outcome, TuningTrial, Work, blank_call, triton_of
+from kernwright.campaign.tuning.search import ListSearch
+from kernwright.campaign.tuning.trial import Outcome, TuningTrial, Work, blank_call, triton_of
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.core.version import __version__
 from kernwright.judge.device.cuda.nvml import Nvml
@@ -203,7 +204,7 @@ class Tuner:
         progress.phase("compiling", len(self.works))
         try:
             for work in self.works:
-                for each in dict.fromkeys([work.situation.default, *candidates(work.situation)]):
+                for each in ListSearch(work.situation.default, candidates(work.situation)):
                     jobs[pool.submit(_compile, work.row, each, str(self.device))] = work
             open_jobs = {work.situation: 0 for work in self.works}
             for work in jobs.values():

@@ -1,0 +1,1 @@
+"""Agents: what edits a candidate in one iteration of a campaign, and what it may reach."""

@@ -1,0 +1,47 @@
+"""Agent: edits the candidate of a campaign, one idea at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from kernwright.campaign.campaign import Campaign
+from kernwright.campaign.record import AgentEnding, Idea
+from kernwright.judge.rounds.progress import Progress
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The work that one iteration asks of an agent: edit `campaign.solution` and give the idea behind the edit."""
+
+    campaign: Campaign
+    number: int
+    time_limit_s: float | None = None
+    cost_limit_usd: float | None = None
+    avoid_directions: tuple[str, ...] = ()  # directions that the stop rules refuse now
+
+
+@dataclass(frozen=True)
+class AgentResult:
+    """What came of an assignment."""
+
+    ending: AgentEnding
+    idea: Idea | None = None
+    reason: str = ""  # why the agent did not finish, or which protected file it changed
+    note: str = ""  # what the agent says it did
+    seconds: float = 0.0
+    cost_usd: float | None = None
+    transcript: bytes = b""
+
+
+class Agent(Protocol):
+    """A program, the tuner, or a person.
+
+    `edit` returns a result for everything that an agent can do wrong, and raises only if this machine lacks something.
+    A KeyboardInterrupt passes through it after the agent's processes have ended.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def edit(self, assignment: Assignment, progress: Progress) -> AgentResult: ...

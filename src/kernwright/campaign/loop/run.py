@@ -1,0 +1,88 @@
+"""Run: repeat iterations until a stop rule or a limit ends the campaign."""
+
+from __future__ import annotations
+
+from kernwright.campaign.agents.agent import Agent, Assignment
+from kernwright.campaign.history import Iteration
+from kernwright.campaign.loop.step import HUMAN, finish, judge_start, settle, step_with
+from kernwright.campaign.loop.stop_rules import Refusal, refusals
+from kernwright.campaign.loop.work import CampaignWork
+from kernwright.campaign.settings import Budget
+from kernwright.campaign.start.start import GIVEN
+from kernwright.campaign.state.standing import START, usage_of
+from kernwright.core.errors import KernwrightError
+
+LEAST_AGENT_S = 1.0
+
+
+def prepare(work: CampaignWork, agent: Agent | None, assignment: Assignment | None = None) -> list[Iteration]:
+    """Do everything that comes before the next iteration. Return the iterations that this ended.
+
+    The baseline is measured, an iteration that was interrupted is finished, and a given starting version is judged.
+
+    Args:
+        agent: repeats the edit of an interrupted iteration.
+        assignment: limits of the agent.
+    """
+    work.versions.repository.refresh_index()  # a process that was killed after a commit left the index as it was
+    work.measure_baseline()
+    done = []
+    if (interrupted := work.book.history.open_iteration) is not None:
+        name = interrupted.started.agent
+        if interrupted.edited is None and name not in (START, HUMAN) and (agent is None or agent.name != name):
+            raise KernwrightError(
+                f"iteration {interrupted.number} of agent {name} was interrupted and is not finished",
+                f"finish it with `kernwright campaign run --agent {name}`",
+            )
+        work.tell(f"iteration {interrupted.number} is continued")
+        done.append(finish(work, agent, assignment))
+    settle(work)
+    if not work.book.history.iterations and (work.campaign.folder / GIVEN).exists():
+        work.tell("iteration 1: the starting version")
+        done.append(judge_start(work))
+    return done
+
+
+def run_campaign(work: CampaignWork, agent: Agent, limits: Budget, agent_limit_s: float | None = None) -> str:
+    """Repeat iterations until the campaign ends. Return the reason, which is recorded.
+
+    After a kill or Ctrl-C, the same call continues: limits count everything that the campaign has used so far.
+
+    Args:
+        limits: limits in addition to the campaign's own budget.
+        agent_limit_s: the longest time of one call of the agent.
+    """
+    prepare(work, agent, _assignment(work, limits, agent_limit_s))
+    while True:
+        found = refusals(work.book.history, limits)
+        final = [each for each in found if each.is_final]
+        if final:
+            reason = "; ".join(each.why for each in final)
+            work.end(reason)
+            return reason
+        _lift(work, found)
+        step_with(work, agent, _assignment(work, limits, agent_limit_s))
+
+
+def _lift(work: CampaignWork, found: list[Refusal]) -> None:
+    """Meet the conditions after iterations without improvement: a fresh profile, and all records read again."""
+    rules = {each.rule for each in found}
+    if "profile" in rules:
+        work.take_profile()
+    if "reread" in rules:
+        work.tell(f"ledger read again: {work.reread().summary}")
+
+
+def _assignment(work: CampaignWork, limits: Budget, agent_limit_s: float | None) -> Assignment:
+    """Return the assignment of the next iteration, with the time and cost that remain."""
+    used, own = usage_of(work.book.history), work.campaign.settings.budget
+    seconds = [(budget.minutes - used.minutes) * 60 for budget in (own, limits) if budget.minutes is not None]
+    costs = [budget.cost_usd - used.cost_usd for budget in (own, limits) if budget.cost_usd is not None]
+    if agent_limit_s is not None:
+        seconds.append(agent_limit_s)
+    return Assignment(
+        campaign=work.campaign,
+        number=work.last_number + 1,
+        time_limit_s=max(LEAST_AGENT_S, min(seconds)) if seconds else None,
+        cost_limit_usd=min(costs) if costs else None,
+    )

@@ -1,0 +1,1 @@
+"""The start of a campaign: the checks of the repository, the worktree, and the first commit."""

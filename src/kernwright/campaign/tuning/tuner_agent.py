@@ -1,0 +1,186 @@
+"""TunerAgent: the agent without a model and without a network. An iteration is one configuration of the space."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import zlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from kernwright.campaign.agents.agent import AgentResult, Assignment
+from kernwright.campaign.record import Idea
+from kernwright.campaign.tuning.limits import ARCHITECTURE_WITHOUT_GPU, HardwareLimits, gpu_architecture, limits_of
+from kernwright.campaign.tuning.machine_code import CodeCompiler, MachineCode, missing_compiler
+from kernwright.campaign.tuning.past_trials import PastTrial, note_of, past_trials
+from kernwright.campaign.tuning.search import SampledSearch, changed_most, require_optuna
+from kernwright.campaign.tuning.space import Configuration
+from kernwright.campaign.tuning.template import Template
+from kernwright.judge.rounds.progress import Progress
+from kernwright.tasks.candidate import load_candidate
+
+COMPILED = "compiled"  # folder of the campaign with the reports of its compilations
+
+
+@dataclass(frozen=True)
+class TunerAgent:
+    """Searches the space of the candidate with Optuna. It continues from the records of the campaign."""
+
+    name: str = "tuner"
+
+    def edit(self, assignment: Assignment, progress: Progress) -> AgentResult:
+        require_optuna()
+        return _TunerIteration(assignment, progress).run()
+
+
+@dataclass
+class _TunerIteration:
+    assignment: Assignment
+    progress: Progress
+    lines: list[str] = field(default_factory=list)
+    started_at: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        campaign = self.assignment.campaign
+        self.template = Template.read(campaign.solution)
+        self.past = past_trials(campaign.history())
+        best = [trial for trial in self.past if trial.improved and self.template.space.holds(trial.configuration)]
+        self.best: PastTrial | None = best[-1] if best else None
+        seed = zlib.crc32(campaign.name.encode())
+        self.search = SampledSearch(self.template.space, [trial.tried for trial in self.past], seed)
+
+    @cached_property
+    def limits(self) -> HardwareLimits:
+        return limits_of(self.architecture if self._is_cuda else None)
+
+    @cached_property
+    def architecture(self) -> str:
+        if not self._is_cuda:
+            return "host"
+        return gpu_architecture(self.assignment.campaign.settings.device) or ARCHITECTURE_WITHOUT_GPU
+
+    @property
+    def _is_cuda(self) -> bool:
+        return self.template.candidate.file.language == "cuda"
+
+    @property
+    def reference(self) -> Configuration:
+        """Return the configuration of the best version so far."""
+        if self.best is not None:
+            return self.best.configuration
+        return self.template.current() or self.template.space.defaults
+
+    def run(self) -> AgentResult:
+        compiler = CodeCompiler(self.architecture, self.assignment.campaign.folder / COMPILED)
+        missing = missing_compiler(self.template.candidate)
+        self._say(f"space of {self.template.space.size} configurations, {len(self.past)} judged before")
+        if missing is not None:
+            self._say(f"{missing} is not on PATH: configurations are not compiled before they are judged")
+        self.progress.phase("choosing a configuration", 0)
+        for configuration in self.search.proposals():
+            if self._is_over():
+                return self._result("timed_out", "the time limit was reached while configurations were compiled")
+            if why := self._excluded(configuration):
+                self._say(f"{_shown(configuration)}: {why}")
+                continue
+            code = MachineCode() if missing else self._compiled(compiler, configuration)
+            if same := self._same_code(code):
+                self._say(f"{_shown(configuration)}: the machine code of iteration {same.iteration}")
+                self.search.note(configuration, same.ratio)
+                continue
+            if why := self._excluded_by_code(configuration, code):
+                self._say(f"{_shown(configuration)}: {why}")
+                self.search.note(configuration)
+                continue
+            return self._apply(configuration, code)
+        return self._result("no_change", self._exhausted())
+
+    def _is_over(self) -> bool:
+        limit = self.assignment.time_limit_s
+        return limit is not None and time.monotonic() - self.started_at > limit
+
+    def _excluded(self, configuration: Configuration) -> str | None:
+        if self.past and (direction := self._direction(configuration)) in self.assignment.avoid_directions:
+            return f"the direction {direction} is refused now"
+        return self.limits.problem_before(self.template.space, configuration)
+
+    def _compiled(self, compiler: CodeCompiler, configuration: Configuration) -> MachineCode:
+        self.progress.step(f"compiling {_shown(configuration)}")
+        with tempfile.TemporaryDirectory(prefix="kernwright-tuner-") as scratch:
+            folder = Path(scratch, "solution")
+            for name, content in self.template.candidate.sources.items():
+                path = folder / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+            source = self.template.with_configuration(configuration, "")
+            (folder / self.template.source).write_text(source, encoding="utf-8")
+            return compiler.compile(load_candidate(folder))
+
+    def _same_code(self, code: MachineCode) -> PastTrial | None:
+        return next((trial for trial in self.past if code.digest and trial.code == code.digest), None)
+
+    def _excluded_by_code(self, configuration: Configuration, code: MachineCode) -> str | None:
+        if code.problem:
+            return f"does not compile: {code.problem}"
+        return self.limits.problem_after(self.template.space, configuration, code)
+
+    def _apply(self, configuration: Configuration, code: MachineCode) -> AgentResult:
+        number = self.assignment.number
+        remark = f"iteration {number} of the campaign {self.assignment.campaign.name}"
+        path = self.assignment.campaign.solution / self.template.source
+        path.write_text(self.template.with_configuration(configuration, remark), encoding="utf-8")
+        for kernel in code.kernels:
+            self._say(f"{kernel.name}: {kernel.registers} registers, {kernel.shared_bytes} bytes of shared memory")
+        predicted = self._predicted(configuration)
+        self._say(f"chosen: {_shown(configuration)}, machine code {code.digest[:16] or 'unknown'}")
+        return self._result("finished", "", self._idea(configuration, predicted), note_of(configuration, code.digest))
+
+    def _predicted(self, configuration: Configuration) -> float | None:
+        expected = self.search.estimate(configuration)
+        if expected is None or self.best is None or self.best.ratio is None:
+            return None
+        return round(expected / self.best.ratio, 4)
+
+    def _idea(self, configuration: Configuration, predicted: float | None) -> Idea:
+        if not self.past:
+            hypothesis = f"The template is a good start as it is declared: {_shown(configuration)}."
+            return Idea(hypothesis=hypothesis, direction="defaults")
+        before = self.reference
+        changed = [name for name in self.template.space.parameters if configuration[name] != before[name]]
+        moves = ", ".join(f"{name} from {before[name]} to {configuration[name]}" for name in changed)
+        meanings = [self.template.space.parameters[name].meaning for name in changed]
+        about = f" ({'; '.join(filter(None, meanings))})" if any(meanings) else ""
+        hypothesis = (
+            f"{moves or 'no parameter'}{about}: proposed by the search after {len(self.past)} judged configurations."
+        )
+        return Idea(hypothesis=hypothesis, direction=self._direction(configuration), predicted_ratio=predicted)
+
+    def _direction(self, configuration: Configuration) -> str:
+        """Return the tag of a move: the parameters that change most against the best version."""
+        names = changed_most(self.template.space, self.reference, configuration)
+        return "+".join(name.lower().replace("_", "-") for name in names) or "defaults"
+
+    def _exhausted(self) -> str:
+        judged = f"{len(self.past)} configurations were judged"
+        return (
+            f"the space has no other configuration that can be tried: {judged}; the transcript names the excluded ones"
+        )
+
+    def _say(self, text: str) -> None:
+        self.lines.append(text)
+
+    def _result(self, ending: str, reason: str, idea: Idea | None = None, note: str = "") -> AgentResult:
+        return AgentResult(
+            ending=ending,  # type: ignore[arg-type]  # one of the literals above
+            idea=idea,
+            reason=reason,
+            note=note,
+            seconds=time.monotonic() - self.started_at,
+            cost_usd=0.0,
+            transcript="\n".join([*self.lines, reason]).encode(),
+        )
+
+
+def _shown(configuration: Configuration) -> str:
+    return " ".join(f"{name}={value}" for name, value in configuration.items())

@@ -1,0 +1,62 @@
+"""kernwright campaign run: repeat iterations unattended."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kernwright.cli.campaign.arguments import AgentOption, CampaignName, agent_of, work_on
+from kernwright.cli.output import say
+
+HUMAN = "human"
+
+
+def run(
+    name: CampaignName = None,
+    iterations: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="end when the campaign has so many iterations in all")
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(metavar="MINUTES", help="end when agents and judgements have taken so many minutes in all"),
+    ] = None,
+    cost: Annotated[float | None, typer.Option(metavar="USD", help="end when agents have cost so much in all")] = None,
+    agent: AgentOption = None,
+    agent_minutes: Annotated[
+        float | None, typer.Option(metavar="MINUTES", help="time limit of one call of the agent")
+    ] = None,
+) -> None:
+    """Repeat iterations until a stop rule, a budget or the target ends the campaign.
+
+    All limits count what the campaign has used since its start. So the same command continues after Ctrl-C or a kill,
+    and does nothing more once it has ended.
+    """
+    from kernwright.campaign.lookup import find_campaign
+    from kernwright.campaign.loop.run import run_campaign
+    from kernwright.campaign.loop.status import CampaignStatus
+    from kernwright.campaign.settings import Budget
+    from kernwright.core.errors import KernwrightError
+
+    for option, limit in (("--budget", budget), ("--cost", cost), ("--agent-minutes", agent_minutes)):
+        if limit is not None and not limit > 0:
+            raise KernwrightError(f"{option} must be above 0, got {limit:g}", "omit it for no limit")
+    campaign = find_campaign(name)
+    own = campaign.settings.budget
+    if (agent or campaign.settings.agent) == HUMAN:
+        from kernwright.campaign.agents.human import refuse_run
+
+        raise refuse_run(campaign.name)
+    if all(limit is None for limit in (iterations, budget, cost, own.iterations, own.minutes, own.cost_usd)):
+        raise KernwrightError(
+            "neither the campaign nor the command limits the work",
+            "give --iterations N, --budget MINUTES or --cost USD",
+        )
+    limits = Budget(iterations=iterations, minutes=budget, cost_usd=cost)
+    seconds = 60 * agent_minutes if agent_minutes is not None else None
+    with work_on(campaign) as work:
+        reason = run_campaign(work, agent_of(campaign, agent), limits, seconds)
+        status = CampaignStatus.of(campaign, work.book.history, is_running=False)
+    say(f"ended: {reason}")
+    for line in status.lines():
+        say(line)

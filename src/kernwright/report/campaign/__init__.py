@@ -1,0 +1,1 @@
+"""Pages and plots of a campaign: its trajectory, ideas next to outcomes, bottlenecks, and kept versions."""
