@@ -46,6 +46,7 @@ def imported(files: Iterator[Path]) -> set[str]:
 BASE = declared(PROJECT["dependencies"])
 JUDGE = declared(PROJECT["optional-dependencies"]["judge"])
 DIFFUSERS = declared(PROJECT["optional-dependencies"]["diffusers"])
+CAMPAIGN = declared(PROJECT["optional-dependencies"]["campaign"]) - {"kernwright"}
 MCP = declared(PROJECT["optional-dependencies"]["mcp"]) - {"kernwright"}
 
 
@@ -62,7 +63,7 @@ def test_a_plain_install_has_all_that_ops_and_modules_import() -> None:
 def test_the_extras_have_all_that_the_other_packages_import_beyond_that() -> None:
     templates = PACKAGE / "scaffold" / "templates"
     files = (path for path in PACKAGE.rglob("*.py") if not path.is_relative_to(templates))
-    assert imported(files) == modules(BASE | JUDGE | DIFFUSERS | MCP)
+    assert imported(files) == modules(BASE | JUDGE | DIFFUSERS | CAMPAIGN | MCP)
     assert imported(path for path in PACKAGE.rglob("*.py") if path.is_relative_to(PACKAGE / "mcp")) >= modules(MCP)
 
 
