@@ -29,6 +29,7 @@ from kernwright.mcp.tools.scores import ScoreCache
 from kernwright.mcp.tools.tasks import TaskTools
 from kernwright.mcp.tools.traces import TraceTools
 from kernwright.mcp.tools.verdicts import VerdictTools
+from kernwright.mcp.tools.wiki import WikiTools
 
 INSTRUCTIONS = """Kernwright judges GPU and CPU kernels against pinned baselines and keeps the evidence.
 To improve a kernel: find a task (tasks_list, task_show), write a candidate (candidate_write), check it with judge and
@@ -57,13 +58,13 @@ class KernwrightServer(MCPServer[Any]):
     def _add_tools(self) -> None:
         verdicts, candidates = VerdictTools(self.folders, self.scores), CandidateTools(self.folders)
         traces, campaigns = TraceTools(self.folders), CampaignTools(self.folders)
-        judge = JudgeTools(self.folders, self.tasks)
+        judge, wiki = JudgeTools(self.folders, self.tasks), WikiTools()
         read = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
         write = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False)
         reading: tuple[Callable[..., Any], ...] = (
             self.tasks.tasks_list, self.tasks.task_show, candidates.candidate_show, verdicts.verdicts_list,
             verdicts.verdict_show, verdicts.scoreboard, verdicts.ledger_verify, traces.hotspots, traces.ncu,
-            campaigns.campaign_status,
+            campaigns.campaign_status, wiki.wiki_search, wiki.wiki_for, wiki.wiki_show,
         )  # fmt: skip
         writing: tuple[Callable[..., Any], ...] = (
             candidates.candidate_write, campaigns.campaign_edit, campaigns.campaign_step,
@@ -85,6 +86,7 @@ class KernwrightServer(MCPServer[Any]):
             ("kernwright://tasks/{task}", own.task_card, MARKDOWN),
             ("kernwright://verdicts/{run}{?ledger}", own.verdict, JSON),
             ("kernwright://reports/{run}{?ledger}", own.report, HTML),
+            ("kernwright://wiki/{page}", WikiTools().page_text, MARKDOWN),
         ):
             self.resource(uri, name=function.__name__, description=getdoc(function), mime_type=kind)(function)
 
