@@ -9,6 +9,7 @@ status is 1 if a median is above its bar.
 
 from __future__ import annotations
 
+import importlib.util
 import statistics
 import sys
 import time
@@ -43,6 +44,10 @@ def calls_of(client: Client, run: str) -> dict[str, Call]:
 
         return call
 
+    wiki = {
+        "wiki_search": tool("wiki_search", words="rows of odd width"),
+        "wiki_for": tool("wiki_for", bottleneck="issue", arch="sm_90"),
+    }
     return {
         "tasks_list": tool("tasks_list"),
         "task_show, 39 rows": tool("task_show", task="norm_scale_shift", limit=100),
@@ -53,6 +58,7 @@ def calls_of(client: Client, run: str) -> dict[str, Call]:
         "resource: task card": resource("kernwright://tasks/norm_scale_shift"),
         "resource: verdict": resource(f"kernwright://verdicts/{run}?ledger={LEDGER.replace('/', '%2F')}"),
         "resource: report": resource(f"kernwright://reports/{run}?ledger={LEDGER.replace('/', '%2F')}"),
+        **(wiki if importlib.util.find_spec("kernwright.wiki") else {}),
     }
 
 

@@ -25,7 +25,7 @@ from kernwright.tasks.catalog import find_task
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
-COMMAND_PAGES = ("README.md", "docs/verdict.md")
+COMMAND_PAGES = ("README.md", "docs/verdict.md", "docs/agents.md")
 MODELS = [
     model
     for model in vars(verdict_module).values()
