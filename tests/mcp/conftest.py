@@ -98,9 +98,21 @@ def served_environment(private_tmp: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def server(served_root: Path, served_environment: dict[str, str]) -> Iterator[RunningServer]:
+def served_repository(tmp_path_factory: pytest.TempPathFactory, served_root: Path) -> Path:
+    """Return a git repository with the task `repeated`."""
+    folder = tmp_path_factory.mktemp("repository")
+    shutil.copytree(served_root / "tasks", folder / "tasks")
+    who = ["-c", "user.name=Tests", "-c", "user.email=tests@localhost"]
+    for words in (["init", "--quiet"], ["add", "."], [*who, "commit", "--quiet", "-m", "Add a task"]):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server(served_root: Path, served_repository: Path, served_environment: dict[str, str]) -> Iterator[RunningServer]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "kernwright", "mcp", "--http", "--port", "0", "--root", str(served_root)],
+        [sys.executable, "-m", "kernwright", "mcp", "--http", "--port", "0", "--root", str(served_root),
+         "--root", str(served_repository)],
         cwd=served_root, env=served_environment, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stderr is not None
