@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
-from kernwright.bundle.requirements import CORE, EXPECTED, TEST_TOOLS, choose_pins, known_pins
+from kernwright.bundle.requirements import CORE, EXPECTED, TEST_TOOLS, TUNER, choose_pins, known_pins
 from kernwright.packages.pin import Pin, canonical
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
@@ -38,7 +40,7 @@ def test_the_test_tools_are_what_the_tests_need_beyond_the_core() -> None:
 
 
 def test_every_name_has_a_version_in_the_constraints() -> None:
-    assert set(CORE) | set(TEST_TOOLS) | set(EXPECTED) <= set(known_pins())
+    assert set(CORE) | set(TEST_TOOLS) | set(TUNER) | set(EXPECTED) <= set(known_pins())
 
 
 def test_a_requested_version_replaces_ours_and_the_rest_is_added() -> None:
@@ -46,3 +48,24 @@ def test_a_requested_version_replaces_ours_and_the_rest_is_added() -> None:
     assert [pin.version for pin in core if pin.name == "rich"] == ["14.0"]
     assert (len(core), tests, more) == (len(CORE), (), (Pin("scipy", "1.17.1"),))
     assert len(choose_pins(True, [])[1]) == len(TEST_TOOLS)
+
+
+SEARCH = """
+import sys
+sys.modules.update(dict.fromkeys(sys.argv[1:]))
+from kernwright.campaign.tuning.search import SampledSearch
+from kernwright.campaign.tuning.space import Space
+space = Space.model_validate({"parameters": {"A": {"range": [1, 9], "default": 3}}})
+print(len(list(SampledSearch(space, [], 1).proposals())))
+"""
+
+
+def test_the_tuner_searches_with_what_a_bundle_carries() -> None:
+    _, tests, more = choose_pins(True, ["scipy==1.17.1"], with_campaign=True)
+    names = [pin.name for pin in more]
+    assert set(names) == {*TUNER, "scipy"} - {pin.name for pin in tests} and len(names) == len(set(names))
+    left_out = closure(["optuna"]) - set(TUNER) - set(CORE)
+    assert {"sqlalchemy", "alembic"} <= left_out
+    modules = [*left_out, "yaml"]  # PyYAML has another name as a module
+    done = subprocess.run([sys.executable, "-c", SEARCH, *modules], capture_output=True, text=True)
+    assert done.stdout.strip() == "9", done.stderr

@@ -5,7 +5,7 @@
 // Bytes: x is read and y written once; a row (a few KB) stays in the first-level cache between its three sweeps.
 //
 // The loops are written so that a compiler turns them into vector code without help: rows are widened to float32 once,
-// sums run in 16 independent lanes, and no loop has a branch inside.
+// sums run in independent lanes, and no loop has a branch inside. space.toml declares what may be tuned.
 
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/error.h>
@@ -18,11 +18,18 @@
 #include <cstring>
 #include <vector>
 
+// kernwright tune: begin
+#define LANES 16  // independent sums of a row
+#define UNROLL 1  // steps of a loop over a row that the compiler writes out
+#define PREFETCH 0  // rows that are asked for ahead of their use
+// kernwright tune: end
+
 namespace ffi = tvm::ffi;
 
 namespace {
 
-constexpr int kLanes = 16;
+constexpr int kLanes = LANES, kUnroll = UNROLL, kPrefetch = PREFETCH;
+constexpr int64_t kCacheLine = 64;
 
 struct BFloat16 {
   uint16_t bits;
@@ -187,14 +194,21 @@ void run(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, ffi::O
       }
       const T* in = static_cast<const T*>(x.data_ptr()) + b * x.stride(0) + s * x.stride(1);
       T* out = static_cast<T*>(y.data_ptr()) + b * y.stride(0) + s * y.stride(1);
+      if (kPrefetch > 0 && s + kPrefetch < tokens) {
+        const char* ahead = reinterpret_cast<const char*>(in + kPrefetch * x.stride(1));
+        for (int64_t at = 0; at < width * static_cast<int64_t>(sizeof(T)); at += kCacheLine) __builtin_prefetch(ahead + at);
+      }
+#pragma GCC unroll kUnroll
       for (int64_t i = 0; i < width; ++i) value[i] = widen(in[i]);
       const float mean = is_rms ? 0.f : sum(value.data(), width) / static_cast<float>(width);
       const float variance = sum_of_squares(value.data(), mean, width) / static_cast<float>(width);
       const float inverse = 1.f / std::sqrt(variance + eps);
       if (affine) {
+#pragma GCC unroll kUnroll
         for (int64_t i = 0; i < width; ++i)
           out[i] = narrow<T>(((value[i] - mean) * inverse * affine_w[i] + affine_b[i]) * gain[i] + offset[i]);
       } else {
+#pragma GCC unroll kUnroll
         for (int64_t i = 0; i < width; ++i) out[i] = narrow<T>((value[i] - mean) * inverse * gain[i] + offset[i]);
       }
     }

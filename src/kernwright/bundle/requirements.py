@@ -12,6 +12,8 @@ CORE = (
     "typing-inspection",
 )  # fmt: skip
 TEST_TOOLS = ("hypothesis", "iniconfig", "packaging", "pluggy", "pytest", "sortedcontainers")
+# What Optuna 5 imports to search in memory. Its storages in databases import sqlalchemy and alembic, which stay out.
+TUNER = ("colorlog", "optuna", "packaging", "tqdm")
 # Large packages built for one CUDA version. A GPU machine is expected to have them; `--with` bundles one anyway.
 EXPECTED = ("torch", "triton", "numpy")
 
@@ -22,8 +24,10 @@ def known_pins() -> dict[str, Pin]:
     return read_constraints(path.read_text(encoding="utf-8")) if path else {}
 
 
-def choose_pins(with_tests: bool, more: list[str]) -> tuple[tuple[Pin, ...], tuple[Pin, ...], tuple[Pin, ...]]:
-    """Return the pins of the core, of the test tools and of further packages.
+def choose_pins(
+    with_tests: bool, more: list[str], with_campaign: bool = False
+) -> tuple[tuple[Pin, ...], tuple[Pin, ...], tuple[Pin, ...]]:
+    """Return the pins of the core, of the test tools and of further packages: those of the tuner and those in `more`.
 
     A version given in `more` for a core package or a test tool replaces the known version.
     """
@@ -32,4 +36,6 @@ def choose_pins(with_tests: bool, more: list[str]) -> tuple[tuple[Pin, ...], tup
     core = tuple(asked.pop(pin.name, pin) for pin in resolve_pins(CORE, known))
     tools = resolve_pins(TEST_TOOLS, known) if with_tests else []
     tests = tuple(asked.pop(pin.name, pin) for pin in tools)
-    return core, tests, tuple(asked.values())
+    tuner = [asked.pop(pin.name, pin) for pin in resolve_pins(TUNER, known)] if with_campaign else []
+    extra = {pin.name: pin for pin in tuner if pin not in tests}
+    return core, tests, (*extra.values(), *asked.values())

@@ -2,64 +2,37 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from made_campaign import make_campaign
 
 from kernwright.campaign.agents.agent import Assignment
 from kernwright.campaign.agents.guard import places
 from kernwright.campaign.agents.lookup import find_agent
 from kernwright.campaign.agents.program_agent import ProgramAgent
 from kernwright.campaign.campaign import Campaign
-from kernwright.campaign.settings import CampaignSettings
-from kernwright.ledger.ledger import Ledger
-from kernwright.tasks.task import load_task
-
-IDENTITY = ("-c", "user.name=A", "-c", "user.email=a@localhost")
 
 
 @pytest.fixture
 def campaign(
-    tmp_path: Path, write_doubling: Callable[..., Path], write_candidate: Callable[..., Path],
+    tmp_path: Path,
+    write_doubling: Callable[..., Path],
+    write_candidate: Callable[..., Path],
     monkeypatch: pytest.MonkeyPatch,
-) -> Campaign:  # fmt: skip
-    task = load_task(write_doubling(tmp_path / "tasks" / "doubling", 32))
-    package = tmp_path / "package"
+) -> Campaign:
+    package, home = tmp_path / "package", tmp_path / "home"
     (package / "judge").mkdir(parents=True)
     (package / "judge" / "contracts.py").write_text("LIMIT = 1.5\n")
-    monkeypatch.setattr(places, "PACKAGE", package)
-    home = tmp_path / "home"
     home.mkdir()
+    monkeypatch.setattr(places, "PACKAGE", package)
     monkeypatch.setenv("HOME", str(home))
-    repository = tmp_path / "repository"
-    repository.mkdir()
-
-    def git(*words: str) -> str:
-        return subprocess.run(
-            ["git", *IDENTITY, "-C", str(repository), *words], check=True, capture_output=True, text=True
-        ).stdout.strip()
-
-    git("init", "-q", "-b", "main")
-    (repository / "other.txt").write_text("other\n")
-    git("add", "-A")
-    git("commit", "-q", "-m", "Begin")
-    settings = CampaignSettings(
-        name="quick", task=str(task.folder), task_digest=task.digest, op="twice", baseline_digest="0" * 64,
-        metric="stream", language="python", agent="command", repository=repository,
-        base_commit=git("rev-parse", "HEAD"), ledger=tmp_path / "ledger",
-    )  # fmt: skip
-    own = Campaign(settings)
-    own.folder.mkdir(parents=True)
-    (own.folder / "settings.json").write_text(settings.model_dump_json())
-    git("worktree", "add", "-q", "-b", own.branch, str(own.worktree))
+    own = make_campaign(tmp_path, write_doubling(tmp_path / "tasks" / "doubling", 32))
     write_candidate(own.solution, "def run(x):\n    return x + x\n", op="twice")
     (own.agent_folder / "prompt.md").write_text("the card\n")
-    with Ledger(own.settings.ledger).open_run({"tool": "test"}) as run:
-        run.append("verdict", {"candidate": "quick", "verdict": "same"})
     return own
 
 

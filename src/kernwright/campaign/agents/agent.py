@@ -32,6 +32,7 @@ class AgentResult:
     seconds: float = 0.0
     cost_usd: float | None = None
     transcript: bytes = b""
+    is_exhausted: bool = False  # the agent has nothing left to try, so that another iteration would not help
 
 
 class Agent(Protocol):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernwright.campaign.history import History
 from kernwright.campaign.tuning.search import Tried
 from kernwright.campaign.tuning.space import Configuration, as_json
 
+COMPARED = ("faster", "same", "slower", "inconclusive")  # verdicts on correct kernels
 _NOTE = re.compile(r"configuration (\{.*?\})(?:; machine code ([0-9a-f]{16,64}))?")
 
 
@@ -21,7 +23,7 @@ class PastTrial:
     configuration: Configuration
     code: str  # digest of its machine code; "" if it is not known
     ratio: float | None
-    improved: bool
+    is_kept: bool  # it became the best version, or is the start
 
     @property
     def tried(self) -> Tried:
@@ -33,24 +35,39 @@ def note_of(configuration: Configuration, code: str) -> str:
     return f"configuration {as_json(configuration)}" + (f"; machine code {code}" if code else "")
 
 
-def past_trials(history: History) -> list[PastTrial]:
-    """Return the judged iterations of the tuner, oldest first. An iteration without a verdict may be tried again."""
+def past_trials(history: History, read: Callable[[str], Configuration | None]) -> list[PastTrial]:
+    """Return the judged iterations with a configuration of the space, oldest first.
+
+    An iteration without a verdict may be tried again.
+
+    Args:
+        read: returns the configuration of a commit, for versions that a user gave or edited.
+    """
     found = []
     for iteration in history.iterations:
-        if iteration.edited is None or iteration.ended is None or iteration.ended.verdict is None:
+        edited, ended = iteration.edited, iteration.ended
+        if edited is None or edited.commit is None or ended is None or ended.verdict is None:
             continue
-        if match := _NOTE.search(iteration.edited.note):
-            try:
-                configuration = json.loads(match[1])
-            except ValueError:
-                continue
-            found.append(
-                PastTrial(
-                    iteration=iteration.number,
-                    configuration=configuration,
-                    code=match[2] or "",
-                    ratio=iteration.ended.ratio,
-                    improved=iteration.ended.improved,
-                )
+        noted = _noted(edited.note)
+        configuration = noted[0] if noted else read(edited.commit)
+        if configuration is None:
+            continue
+        found.append(
+            PastTrial(
+                iteration=iteration.number,
+                configuration=configuration,
+                code=noted[1] if noted else "",
+                ratio=ended.ratio if ended.verdict in COMPARED else None,
+                is_kept=ended.kept,
             )
+        )
     return found
+
+
+def _noted(note: str) -> tuple[Configuration, str] | None:
+    if (match := _NOTE.search(note)) is None:
+        return None
+    try:
+        return json.loads(match[1]), match[2] or ""
+    except ValueError:
+        return None

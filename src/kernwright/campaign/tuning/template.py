@@ -53,9 +53,9 @@ class Template:
     def text(self) -> str:
         return self.candidate.sources[self.source].decode("utf-8")
 
-    def _split(self) -> tuple[list[str], list[str], list[str]]:
+    def _split(self, text: str | None = None) -> tuple[list[str], list[str], list[str]]:
         """Return the lines up to the block, the block, and the lines from its end on."""
-        lines = self.text.splitlines(keepends=True)
+        lines = (self.text if text is None else text).splitlines(keepends=True)
         begin = [number for number, line in enumerate(lines) if BEGIN in line]
         end = [number for number, line in enumerate(lines) if END in line]
         if len(begin) != 1 or len(end) != 1 or begin[0] > end[0]:
@@ -67,13 +67,21 @@ class Template:
 
     def current(self) -> Configuration | None:
         """Return the configuration of the block; None if it is not one of the space."""
+        return self.configuration_in(self.text)
+
+    def configuration_in(self, text: str) -> Configuration | None:
+        """Return the configuration in a version of the source; None if it has none of the space."""
         pattern = _ASSIGNED if self.is_python else _DEFINED
         found: dict[str, Value] = {}
-        for line in self._split()[1]:
+        try:
+            block = self._split(text)[1]
+        except BadFile:
+            return None
+        for line in block:
             if match := pattern.match(line.strip()):
                 found[match[1]] = _read(match[2])
-        bools = {name for name, each in self.space.parameters.items() if isinstance(each.default, bool)}
         if not self.is_python:  # C has 0 and 1
+            bools = {name for name, each in self.space.parameters.items() if isinstance(each.default, bool)}
             found = {name: bool(value) if name in bools else value for name, value in found.items()}
         return found if self.space.holds(found) else None
 

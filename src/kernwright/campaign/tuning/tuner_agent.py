@@ -5,11 +5,12 @@ from __future__ import annotations
 import tempfile
 import time
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from kernwright.campaign.agents.agent import AgentResult, Assignment
+from kernwright.campaign.agents.guard.commits import committed
 from kernwright.campaign.record import Idea
 from kernwright.campaign.tuning.limits import ARCHITECTURE_WITHOUT_GPU, HardwareLimits, gpu_architecture, limits_of
 from kernwright.campaign.tuning.machine_code import CodeCompiler, MachineCode, missing_compiler
@@ -39,16 +40,23 @@ class _TunerIteration:
     assignment: Assignment
     progress: Progress
     lines: list[str] = field(default_factory=list)
+    has_avoided: bool = False  # a configuration was left out because of its direction
     started_at: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         campaign = self.assignment.campaign
         self.template = Template.read(campaign.solution)
-        self.past = past_trials(campaign.history())
-        best = [trial for trial in self.past if trial.improved and self.template.space.holds(trial.configuration)]
+        self.past = past_trials(campaign.history(), self._configuration_of)
+        best = [trial for trial in self.past if trial.is_kept]
         self.best: PastTrial | None = best[-1] if best else None
         seed = zlib.crc32(campaign.name.encode())
         self.search = SampledSearch(self.template.space, [trial.tried for trial in self.past], seed)
+
+    def _configuration_of(self, commit: str) -> Configuration | None:
+        """Return the configuration of a committed version of the candidate."""
+        campaign = self.assignment.campaign
+        content = committed(campaign.worktree, campaign.solution / self.template.source, commit)
+        return None if content is None else self.template.configuration_in(content.decode("utf-8", "replace"))
 
     @cached_property
     def limits(self) -> HardwareLimits:
@@ -67,7 +75,7 @@ class _TunerIteration:
     @property
     def reference(self) -> Configuration:
         """Return the configuration of the best version so far."""
-        if self.best is not None:
+        if self.best is not None and self.template.space.holds(self.best.configuration):
             return self.best.configuration
         return self.template.current() or self.template.space.defaults
 
@@ -78,6 +86,8 @@ class _TunerIteration:
         if missing is not None:
             self._say(f"{missing} is not on PATH: configurations are not compiled before they are judged")
         self.progress.phase("choosing a configuration", 0)
+        if missing is None:
+            self.past = [self._with_code(compiler, trial) for trial in self.past]
         for configuration in self.search.proposals():
             if self._is_over():
                 return self._result("timed_out", "the time limit was reached while configurations were compiled")
@@ -94,7 +104,7 @@ class _TunerIteration:
                 self.search.note(configuration)
                 continue
             return self._apply(configuration, code)
-        return self._result("no_change", self._exhausted())
+        return replace(self._result("no_change", self._exhausted()), is_exhausted=not self.has_avoided)
 
     def _is_over(self) -> bool:
         limit = self.assignment.time_limit_s
@@ -102,6 +112,7 @@ class _TunerIteration:
 
     def _excluded(self, configuration: Configuration) -> str | None:
         if self.past and (direction := self._direction(configuration)) in self.assignment.avoid_directions:
+            self.has_avoided = True
             return f"the direction {direction} is refused now"
         return self.limits.problem_before(self.template.space, configuration)
 
@@ -116,6 +127,12 @@ class _TunerIteration:
             source = self.template.with_configuration(configuration, "")
             (folder / self.template.source).write_text(source, encoding="utf-8")
             return compiler.compile(load_candidate(folder))
+
+    def _with_code(self, compiler: CodeCompiler, trial: PastTrial) -> PastTrial:
+        """Return a past trial with the digest of its machine code, which versions of a user lack."""
+        if trial.code or not self.template.space.holds(trial.configuration):
+            return trial
+        return replace(trial, code=self._compiled(compiler, trial.configuration).digest)
 
     def _same_code(self, code: MachineCode) -> PastTrial | None:
         return next((trial for trial in self.past if code.digest and trial.code == code.digest), None)
@@ -162,10 +179,8 @@ class _TunerIteration:
         return "+".join(name.lower().replace("_", "-") for name in names) or "defaults"
 
     def _exhausted(self) -> str:
-        judged = f"{len(self.past)} configurations were judged"
-        return (
-            f"the space has no other configuration that can be tried: {judged}; the transcript names the excluded ones"
-        )
+        judged = f"{len(self.past)} were judged, and the transcript names the excluded ones"
+        return f"the space has no other configuration that can be tried now: {judged}"
 
     def _say(self, text: str) -> None:
         self.lines.append(text)

@@ -30,6 +30,9 @@ def bundle(
         list[str] | None, typer.Option("--with", metavar="NAME==VERSION", help="additional package; repeatable")
     ] = None,
     with_tests: Annotated[bool, typer.Option("--with-tests", help="include pytest and hypothesis")] = False,
+    with_campaign: Annotated[
+        bool, typer.Option("--with-campaign", help="include what the tuner of campaigns searches with")
+    ] = False,
     with_baselines: Annotated[
         bool, typer.Option("--with-baselines", help="include the published baselines of the lock file")
     ] = False,
@@ -64,7 +67,7 @@ def bundle(
         return
     if find_links is not None and not find_links.is_dir():
         raise KernwrightError(f"--find-links {find_links} is not a folder", "name a folder that holds wheels")
-    core, tests, extra = choose_pins(with_tests, more or [])
+    core, tests, extra = choose_pins(with_tests, more or [], with_campaign)
     target = make_target(python, platform or [])
     trees = trees_for(read_lock(), None, Machine.of(target), with_cutedsl) if with_baselines or with_cutedsl else []
     request = BundleRequest(

@@ -6,6 +6,7 @@ candidate, can only come from the process that works on the campaign; it waits w
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,6 +52,17 @@ class LedgerState:
             return []
         return found + self._put_back(suspect, after, honest_growth)
 
+    def _refuse_replaced(self, suspect: list[FileChange]) -> None:
+        """Raise LedgerError if a file that this process writes to was replaced: its next records would be lost."""
+        for change in suspect:
+            if change.before is not None and change.before.stamp[0] in _open_inodes():
+                now = FileState.of(change.path, keep=False)
+                if now is not None and now.stamp[0] != change.before.stamp[0]:
+                    raise LedgerError(
+                        f"the agent replaced {change.path}, which this process writes to; it was put back",
+                        "run the command again: it continues from the records",
+                    )
+
     def _put_back(self, suspect: list[FileChange], after: States, honest_growth: bool) -> list[str]:
         heads = self.ledger.heads_path
         if honest_growth:  # heads of other runs follow those of the forged ones: what was there before is restored only
@@ -59,6 +71,7 @@ class LedgerState:
             suspect = [*suspect, FileChange(heads, self.before.get(heads), after.get(heads))]
         with self.ledger.locked():
             failed = [change.path.name for change in suspect if not change.restore()]
+        self._refuse_replaced(suspect)
         if honest_growth:
             failed.append("the heads, because another process wrote to the ledger meanwhile")
         return [f"{NAME}: could not be put back: {', '.join(failed)}"] if failed else []
@@ -112,6 +125,14 @@ class LedgerState:
         if record.kind == "verdict" and record.body.get("candidate") == self.campaign:
             return f"a verdict of this campaign's candidate was forged in run {record.run}"
         return None
+
+
+def _open_inodes() -> set[int]:
+    found = set()
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            found.add(link.stat().st_ino)
+    return found
 
 
 def _is_prefix(old: FileState, new: FileState) -> bool:

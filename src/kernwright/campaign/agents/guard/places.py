@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from kernwright.baselines.lock import read_lock
+from kernwright.campaign.agents.guard.commits import committed, git_output
 from kernwright.campaign.agents.guard.protected import ProtectedPlace
 from kernwright.campaign.campaign import Campaign
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
@@ -40,7 +40,7 @@ def protected_places(campaign: Campaign, with_walls: bool) -> list[ProtectedPlac
             campaign.worktree,
             keep=False,
             skip=lambda path: path in (link, campaign.agent_folder, ledger) or _is_compiled(path),
-            fetch=lambda path: _committed(campaign.worktree, path),
+            fetch=lambda path: committed(campaign.worktree, path),
         ),
         *_start_up_files(),
         *_baseline_trees(campaign.settings.baseline),
@@ -92,28 +92,10 @@ def _git_places(campaign: Campaign, with_walls: bool) -> Iterator[ProtectedPlace
 
 
 def _git_folder(worktree: Path, option: str) -> Path:
-    found = _git(worktree, "rev-parse", "--path-format=absolute", option)
+    found = git_output(worktree, "rev-parse", "--path-format=absolute", option)
     if found is None:
         raise EnvironmentProblem(f"{worktree} is not a worktree of git", "start the campaign again")
     return Path(os.fsdecode(found).rstrip("\n"))
-
-
-def _committed(worktree: Path, path: Path) -> bytes | None:
-    """Return the content of a file in the worktree's commit; None if it has no such file."""
-    return _git(worktree, "cat-file", "blob", f"HEAD:{path.relative_to(worktree).as_posix()}")
-
-
-def _git(worktree: Path, *words: str) -> bytes | None:
-    """Return the output of a git command that runs no hook and no program of the configuration; None if it failed."""
-    quiet = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    try:
-        ended = subprocess.run(
-            ["git", *quiet, "-C", str(worktree), *words], capture_output=True, env=environment, check=False
-        )
-    except FileNotFoundError:
-        raise EnvironmentProblem("git is not installed", "install git") from None
-    return ended.stdout if ended.returncode == 0 else None
 
 
 def check_exists(campaign: Campaign) -> None:
