@@ -11,8 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from kernwright import __main__ as entry
+from kernwright.cli.agents import mcp as mcp_command
+from kernwright.cli.main import app
+from kernwright.core.errors import EnvironmentProblem
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "kernwright"
@@ -42,6 +46,8 @@ def imported(files: Iterator[Path]) -> set[str]:
 BASE = declared(PROJECT["dependencies"])
 JUDGE = declared(PROJECT["optional-dependencies"]["judge"])
 DIFFUSERS = declared(PROJECT["optional-dependencies"]["diffusers"])
+CAMPAIGN = declared(PROJECT["optional-dependencies"]["campaign"]) - {"kernwright"}
+MCP = declared(PROJECT["optional-dependencies"]["mcp"]) - {"kernwright"}
 
 
 def modules(names: set[str]) -> set[str]:
@@ -57,7 +63,8 @@ def test_a_plain_install_has_all_that_ops_and_modules_import() -> None:
 def test_the_extras_have_all_that_the_other_packages_import_beyond_that() -> None:
     templates = PACKAGE / "scaffold" / "templates"
     files = (path for path in PACKAGE.rglob("*.py") if not path.is_relative_to(templates))
-    assert imported(files) == modules(BASE | JUDGE | DIFFUSERS)
+    assert imported(files) == modules(BASE | JUDGE | DIFFUSERS | CAMPAIGN | MCP)
+    assert imported(path for path in PACKAGE.rglob("*.py") if path.is_relative_to(PACKAGE / "mcp")) >= modules(MCP)
 
 
 def test_every_dependency_has_a_version_that_was_tested() -> None:
@@ -75,6 +82,14 @@ def test_without_the_extra_a_command_names_it(
         entry.main()
     said = capsys.readouterr().err
     assert "typer" in said and "rich" not in said and "kernwright[judge]" in said
+
+
+def test_without_the_extra_mcp_the_server_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "mcp" else found(name))
+    result = CliRunner().invoke(app, ["mcp"])
+    assert isinstance(result.exception, EnvironmentProblem) and set(mcp_command.NEEDED) == modules(MCP)
+    assert result.exception.cause.endswith(": mcp") and "kernwright[mcp]" in result.exception.remedy
 
 
 def test_every_package_without_which_no_command_starts_is_looked_for() -> None:

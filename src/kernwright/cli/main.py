@@ -26,6 +26,7 @@ EVIDENCE = "Evidence"
 MODELS = "Models"
 OPS = "Ops"
 CAMPAIGNS = "Campaigns"
+AGENTS = "Agents"
 MACHINES = "Machines"
 
 
@@ -52,6 +53,8 @@ COMMANDS = {
     "build": CommandEntry("ops.build:build", OPS),
     "tune": CommandEntry("ops.tune:tune", OPS),
     "op": CommandEntry("ops.op:app", OPS),
+    "mcp": CommandEntry("agents.mcp:mcp", AGENTS),
+    "skills": CommandEntry("agents.skills:app", AGENTS),
     "bundle": CommandEntry("packages.bundle:bundle", MACHINES),
     "baseline": CommandEntry("packages.baseline:app", MACHINES),
 }

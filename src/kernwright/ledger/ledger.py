@@ -130,6 +130,15 @@ class Ledger:
         except OSError as error:
             raise ledger_failure("list the runs of", self.root, error) from error
 
+    def find_run(self, text: str) -> str:
+        """Return the id of the run whose id is or contains a text."""
+        known = self.runs()
+        matches = [run for run in known if run == text] or [run for run in known if text in run]
+        if len(matches) != 1:
+            found = "no run matches" if not matches else f"{len(matches)} runs match"
+            raise LedgerError(f"{found} {text!r} in {self.root}", "list the runs with `kernwright ledger show --runs`")
+        return matches[0]
+
     def records(self, run: str) -> list[Record]:
         """Return the records of one run, in order. Raises LedgerError if its chain is damaged."""
         path = self.run_path(run)

@@ -17,9 +17,9 @@ from kernwright.core.plain_text import plain
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from kernwright.cli.records.scoreboard import Score
     from kernwright.ledger.ledger import Ledger
     from kernwright.ledger.record import Record
+    from kernwright.report.scoreboard.score import Score
 
 app = typer.Typer(help="Show, verify, recompute and transfer recorded evidence.", no_args_is_help=True)
 
@@ -48,18 +48,9 @@ def _verdict(record: Record) -> str:
     return _named(record.body.get("verdict") or record.body.get("outcome"), ("outcome", "verdict", "overall"))
 
 
-def _resolve(ledger: Ledger, run: str) -> str:
-    """Return the id of the run whose id is or contains the given text."""
-    matches = [known for known in ledger.runs() if run == known] or [k for k in ledger.runs() if run in k]
-    if len(matches) != 1:
-        found = "no run matches" if not matches else f"{len(matches)} runs match"
-        raise LedgerError(f"{found} {run!r} in {ledger.root}", "list the runs with `kernwright ledger show --runs`")
-    return matches[0]
-
-
 def _chosen(ledger: Ledger, runs: list[str] | None) -> list[str]:
     """Return the ids of the given runs, or of all runs."""
-    return sorted({_resolve(ledger, run) for run in runs}) if runs else ledger.runs()
+    return sorted({ledger.find_run(run) for run in runs}) if runs else ledger.runs()
 
 
 def _summary(ledger: Ledger, run: str) -> dict[str, Any]:
@@ -124,7 +115,7 @@ def show(
         else:
             _print_scoreboard(book)
         return
-    source = book.records(_resolve(book, run)) if run is not None else book.all_records()
+    source = book.records(book.find_run(run)) if run is not None else book.all_records()
     records = [record for record in source if kind is None or record.kind == kind]
     if as_json:
         for record in records:
@@ -138,7 +129,7 @@ def show(
 def _print_scoreboard(book: Ledger) -> None:
     """Print the scoreboard, then the runs that are not on it. A damaged run must not hide the others."""
     from kernwright.cli.console import out
-    from kernwright.cli.records.scoreboard import scoreboard
+    from kernwright.report.scoreboard.scoreboard import scoreboard
 
     scores, damaged = _scores(book)
     for table in scoreboard([score for own in scores.values() for score in own]):
@@ -151,7 +142,7 @@ def _print_scoreboard(book: Ledger) -> None:
 
 def _print_json(book: Ledger) -> None:
     """Print one object per run: its records and its verdicts."""
-    from kernwright.cli.records.scoreboard import best_scores
+    from kernwright.report.scoreboard.score import best_scores
 
     scores, _ = _scores(book)
     best = best_scores(score for own in scores.values() for score in own)
@@ -162,7 +153,7 @@ def _print_json(book: Ledger) -> None:
 
 def _scores(book: Ledger) -> tuple[dict[str, list[Score]], dict[str, str]]:
     """Return the scores of each sound run, and the cause of each damaged one."""
-    from kernwright.cli.records.scoreboard import scores_of
+    from kernwright.report.scoreboard.score import scores_of
 
     scores: dict[str, list[Score]] = {}
     damaged: dict[str, str] = {}

@@ -9,7 +9,7 @@ import typer
 
 from kernwright.cli.arguments import complete_runs
 from kernwright.cli.output import say
-from kernwright.cli.records.ledger import LedgerFolder, _resolve
+from kernwright.cli.records.ledger import LedgerFolder
 from kernwright.core.errors import KernwrightError, LedgerError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _write_campaign(name: str, runs: list[str] | None, ledger: Path | None, out:
 def _named(book: Ledger, runs: list[str]) -> list[Verdict]:
     """Return the verdicts of the named runs. Each run must have one."""
     verdicts: list[Verdict] = []
-    for run in dict.fromkeys(_resolve(book, run) for run in runs):
+    for run in dict.fromkeys(book.find_run(run) for run in runs):
         found = _verdicts(book, run)
         if not found:
             raise LedgerError(

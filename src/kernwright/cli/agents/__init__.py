@@ -1,0 +1,1 @@
+"""Commands for coding agents: the MCP server, and skills."""

@@ -1,0 +1,1 @@
+"""The tools and resources of the MCP server, one module for each noun."""

@@ -1,0 +1,1 @@
+"""The verdicts of a ledger as scores, and the scoreboard that compares them."""

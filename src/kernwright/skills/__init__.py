@@ -1,0 +1,1 @@
+"""Skills for coding agents: short instructions in the tool's own commands, and their installation."""
