@@ -1,6 +1,6 @@
 """Write the tables of tools and resources in docs/agents.md, from the server's own list.
 
-    python benchmarks/agents_page.py
+python benchmarks/agents_page.py
 """
 
 from __future__ import annotations

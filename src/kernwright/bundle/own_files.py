@@ -6,7 +6,8 @@ from pathlib import Path
 
 from kernwright.packages.files import named_files
 
-TASKS = "_tasks"  # folder of tasks in a built package
+TASKS = "_tasks"  # folders of the tasks and of the wiki in a built package
+WIKI = "_wiki"
 CONSTRAINTS = "_constraints.txt"
 
 
@@ -21,10 +22,11 @@ def constraints() -> Path | None:
 
 
 def own_files() -> dict[str, Path]:
-    """Return all files of Kernwright, its tasks included, by their path in a bundle."""
+    """Return all files of Kernwright, its tasks and its wiki included, by their path in a bundle."""
     files = {f"kernwright/{name}": path for name, path in named_files(package_folder()).items()}
     for root in _checkout():
         files |= {f"kernwright/{TASKS}/{name}": path for name, path in named_files(root / "tasks").items()}
+        files |= {f"kernwright/{WIKI}/{name}": path for name, path in named_files(root / "docs" / "wiki").items()}
     if found := constraints():
         files[f"kernwright/{CONSTRAINTS}"] = found
     return files

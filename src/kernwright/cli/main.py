@@ -28,6 +28,7 @@ OPS = "Ops"
 CAMPAIGNS = "Campaigns"
 AGENTS = "Agents"
 MACHINES = "Machines"
+KNOWLEDGE = "Knowledge"
 
 
 # In the order of `kernwright --help`. An entry names the module below `kernwright.cli` and the function or group in it.
@@ -44,6 +45,7 @@ COMMANDS = {
     "sanitize": CommandEntry("judge.sanitize:sanitize", JUDGE),
     "exploits": CommandEntry("judge.exploits:exploits", JUDGE),
     "campaign": CommandEntry("campaign.group:app", CAMPAIGNS),
+    "candidate": CommandEntry("tasks.candidate:app", TASKS),
     "capture": CommandEntry("tasks.capture:capture", TASKS, runs_a_program=True),
     "task": CommandEntry("tasks.task:app", TASKS),
     "report": CommandEntry("records.report:report", EVIDENCE),
@@ -55,6 +57,7 @@ COMMANDS = {
     "op": CommandEntry("ops.op:app", OPS),
     "mcp": CommandEntry("agents.mcp:mcp", AGENTS),
     "skills": CommandEntry("agents.skills:app", AGENTS),
+    "wiki": CommandEntry("wiki.wiki:app", KNOWLEDGE),
     "bundle": CommandEntry("packages.bundle:bundle", MACHINES),
     "baseline": CommandEntry("packages.baseline:app", MACHINES),
 }

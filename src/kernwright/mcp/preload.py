@@ -15,7 +15,7 @@ MODULES = ("kernwright.tasks.admission_file", "kernwright.report.verdict_page", 
 
 
 def preload(server: KernwrightServer) -> threading.Thread:
-    """Start a thread that imports modules, loads the tasks and the wiki, and reads the default ledger. None of it imports torch."""
+    """Start a thread that imports modules, loads tasks and wiki, and reads the default ledger, all without torch."""
     thread = threading.Thread(target=_load, args=(server,), name="kernwright-preload", daemon=True)
     thread.start()
     return thread

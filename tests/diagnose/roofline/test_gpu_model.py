@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import re
+import statistics
+from pathlib import Path
+
 import pytest
 
-from kernwright.diagnose.roofline.gpu_model import gpu_models, gpu_named, sm_limits
+from kernwright.diagnose.roofline.gpu_model import common_limits, figure_sources, gpu_models, gpu_named, sm_limits
+from kernwright.ledger.ledger import Ledger
+
+ROOT = Path(__file__).parents[3]
 
 REPORTED = {
     "Tesla T4": "T4",
@@ -75,7 +84,48 @@ def test_the_ceiling_is_a_copy_and_says_whether_it_was_measured() -> None:
     assert h200.memory_ceiling == 4.26e12 < h200.bandwidth
     assert h100.copy_bandwidth is None and 0.85 < h100.memory_ceiling / h100.bandwidth < 0.95
     assert "measured" in h200.ceiling_source and "data sheet" in h100.ceiling_source
-    assert all(model.copy_from for model in gpu_models() if model.copy_bandwidth)
+    assert all(model.sources["copy"].kind == "measured" for model in gpu_models() if model.copy_bandwidth)
+
+
+def test_every_figure_has_a_source_with_version_and_date() -> None:
+    entries = [common_limits(), *sm_limits().values(), *gpu_models()]
+    used = [source for entry in entries for source in entry.sources.values()]
+    assert len(used) > 150
+    for source in figure_sources().values():
+        assert source in used, f"{source.title} is the source of no figure"
+        assert source.version
+        assert re.fullmatch(r"\d{4}(-\d\d){0,2}", source.date)
+        assert source.kind == "assumed" or source.url or source.record or source.kind == "measured"
+
+
+def test_no_model_is_called_measured_where_only_an_h200_was() -> None:
+    measured = {model.title for model in gpu_models() for each in model.sources.values() if each.kind == "measured"}
+    assert measured == {"H200"}
+
+
+def test_the_figures_of_the_h200_are_those_of_the_records() -> None:
+    recorded = json.loads((ROOT / "docs" / "figures_gpu.json").read_text(encoding="utf-8"))["A/A"]["hardware"]
+    h200 = gpu_named(recorded["model"])
+    assert h200 is not None
+    assert (h200.sms, h200.l2_bytes) == (recorded["processors"], recorded["cache_bytes"])
+    assert h200.limits.capability == recorded["capability"]
+    assert h200.bandwidth == pytest.approx(recorded["peak_bytes_per_s"], rel=0.01)
+    verdicts = [each for each in Ledger(ROOT / "evidence" / "h200").all_records() if each.kind == "verdict"]
+    rows = [row for verdict in verdicts for row in verdict.body["rows"] if row["bytes_min"] > 5e8]
+    copies = [row["bytes_min"] / row["fastest_copy_us"] * 1e6 for row in rows if row.get("fastest_copy_us")]
+    assert len(copies) > 50
+    assert h200.copy_bandwidth == pytest.approx(statistics.median(copies), rel=0.01)
+
+
+def test_no_other_module_has_constants_of_gpus() -> None:
+    """Numbers that belong into the table: bandwidths, sizes of caches, registers, and limits of an SM."""
+    table = {132, 108, 142, 148, 114, 4260, 4.26e12, 4800, 4.8e12, 228, 227, 163, 164, 5.8e-6, 61440}
+    found = []
+    for path in sorted((ROOT / "src" / "kernwright" / "diagnose").rglob("*.py")):
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        values = {node.value for node in nodes if isinstance(node, ast.Constant) and type(node.value) in (int, float)}
+        found += [f"{path.name}: {value}" for value in values & table]
+    assert found == []
 
 
 def test_a_block_fits_on_an_sm() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kernwright.campaign.tuning.machine_code import KernelReport, MachineCode
 from kernwright.campaign.tuning.space import Configuration, Space
 from kernwright.core.errors import KernwrightError
-from kernwright.diagnose.roofline.gpu_model import MOST_BLOCK_THREADS, MOST_REGISTERS, SmLimits, sm_limits
+from kernwright.diagnose.roofline.gpu_model import SmLimits, common_limits, sm_limits
 from kernwright.diagnose.roofline.occupancy import occupancy
 
 ARCHITECTURE_WITHOUT_GPU = "sm_90"
@@ -25,11 +25,11 @@ class HardwareLimits:
         """Return why a configuration cannot be good, from its formulas alone."""
         if self.sm is None:
             return None
-        asked = _asked(space, configuration)
-        if (threads := asked.get("threads", 32)) > MOST_BLOCK_THREADS or threads < 1:
-            return f"{threads} threads a block; a block has 1 to {MOST_BLOCK_THREADS}"
-        if (held := asked.get("values_per_thread", 0)) > MOST_REGISTERS:
-            return f"{held} values a thread; a thread has {MOST_REGISTERS} registers"
+        asked, common = _asked(space, configuration), common_limits()
+        if (threads := asked.get("threads", common.warp_threads)) > common.block_threads or threads < 1:
+            return f"{threads} threads a block; a block has 1 to {common.block_threads}"
+        if (held := asked.get("values_per_thread", 0)) > common.registers_thread:
+            return f"{held} values a thread; a thread has {common.registers_thread} registers"
         if (shared := asked.get("shared_bytes", 0)) > self.sm.shared_memory_block:
             return f"{shared} bytes of shared memory a block; a block has {self.sm.shared_memory_block}"
         return None

@@ -19,7 +19,6 @@ from kernwright.diagnose.roofline.gpu_model import gpu_named
 from kernwright.diagnose.steps import Step, Steps, steps_of
 from kernwright.diagnose.trace.trace import GpuEvent, Trace
 
-UNMEASURED_COPY_SHARE = 0.9  # assumed share of the data sheet for copies on GPUs without a measured copy
 LARGE_BYTES = 256e6  # a call that moves this much is not served by the cache
 NO_SHAPES = (
     "the trace has no shapes, so savings are estimates from the kernels' times: record with record_shapes=True for "
@@ -200,8 +199,9 @@ def _copy_bandwidth(trace: Trace, works: Sequence[GpuWork]) -> tuple[float | Non
     if model is not None and model.copy_bandwidth:
         return model.copy_bandwidth, []
     if model is not None:
-        note = f"no copy was measured on {model.title}: savings assume 90 % of its {model.bandwidth / 1e12:.2f} TB/s"
-        return UNMEASURED_COPY_SHARE * model.bandwidth, [note]
+        share = model.memory_ceiling / model.bandwidth
+        note = f"no copy was measured on {model.title}: savings assume {share:.0%} of its "
+        return model.memory_ceiling, [note + f"{model.bandwidth / 1e12:.2f} TB/s"]
     reached = [
         traffic.bytes / work.us * 1e6
         for work in works

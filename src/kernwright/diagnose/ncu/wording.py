@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from kernwright.core.errors import KernwrightError
 from kernwright.diagnose.ncu.bound.diagnosis import KernelBound, KernelDiagnosis
 from kernwright.diagnose.ncu.bound.flops import flops_of, roofline_of
 from kernwright.diagnose.ncu.bound.resource import memory_traffic
@@ -12,8 +13,10 @@ from kernwright.diagnose.ncu.kernel_pair import KernelPair, ReportPair
 from kernwright.diagnose.ncu.report.metric_names import DURATION
 from kernwright.diagnose.ncu.report.profiled_kernel import Counter, ProfiledKernel
 from kernwright.diagnose.ncu.report.quantity import in_words
+from kernwright.wiki.wiki import the_wiki
 
 TERA = 1e12
+PAGES = 3  # pages of the wiki that a diagnosis names
 UNKNOWN = "unknown"
 
 
@@ -27,12 +30,27 @@ def lines_of(diagnosis: KernelDiagnosis) -> Iterator[str]:
         yield f"    {diagnosis.main.says}"
         yield from _listed("rests on", [str(counter) for counter in diagnosis.main.counters])
         yield from _listed("what usually helps", diagnosis.main.helps)
+        if pages := wiki_pages(diagnosis):
+            yield f"    read: kernwright wiki show {pages[0]}" + (
+                f" (also {', '.join(pages[1:])})" if pages[1:] else ""
+            )
     for bound in diagnosis.others:
         yield f"  next: {bound.name}: {bound.what} ({'; '.join(map(str, bound.counters[:3]))})"
     yield from (f"  note: {each}" for each in diagnosis.observations)
     yield f"  roofline: {roofline_words(diagnosis)}"
     yield from (f"  not used: {each}" for each in diagnosis.contradictions)
     yield from (f"  {UNKNOWN}: {each}" for each in diagnosis.unknown)
+
+
+def wiki_pages(diagnosis: KernelDiagnosis) -> list[str]:
+    """Return the names of the wiki pages that fit the main bound on this GPU. Without a wiki there are none."""
+    if diagnosis.main is None:
+        return []
+    try:
+        fits = the_wiki().fitting(diagnosis.main.name, diagnosis.kernel.capability, limit=PAGES)
+    except KernwrightError:
+        return []
+    return [fit.page.name for fit in fits]
 
 
 def heading(diagnosis: KernelDiagnosis) -> str:
@@ -123,6 +141,7 @@ def as_json(diagnosis: KernelDiagnosis) -> dict[str, Any]:
         "gpu": diagnosis.gpu.title if diagnosis.gpu else None,
         "duration_s": kernel.value(DURATION),
         "bound": _bound_json(diagnosis.main) if diagnosis.main else None,
+        "wiki": wiki_pages(diagnosis),
         "next": [_bound_json(bound) for bound in diagnosis.others],
         "observations": list(diagnosis.observations),
         "roofline": None

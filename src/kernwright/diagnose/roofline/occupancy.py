@@ -6,15 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kernwright.core.errors import KernwrightError
-from kernwright.diagnose.roofline.gpu_model import (
-    MOST_BLOCK_THREADS,
-    MOST_REGISTERS,
-    REGISTER_UNIT,
-    REGISTERS_PER_SM,
-    SCHEDULERS,
-    WARP_THREADS,
-    SmLimits,
-)
+from kernwright.diagnose.roofline.gpu_model import SmLimits, common_limits
 
 OccupancyLimit = Literal["warps", "blocks", "registers", "shared memory"]
 
@@ -62,10 +54,11 @@ def occupancy(
         KernwrightError: no SM can run such a block.
     """
     _check(limits, threads, registers, shared_memory)
-    warps = _divide_up(threads, WARP_THREADS)
+    common = common_limits()
+    warps = _divide_up(threads, common.warp_threads)
     # A warp gets its registers from the part of the file that belongs to its scheduler.
-    per_warp = _round_up(max(registers, 1) * WARP_THREADS, REGISTER_UNIT)
-    by_registers = REGISTERS_PER_SM // SCHEDULERS // per_warp * SCHEDULERS // warps
+    per_warp = _round_up(max(registers, 1) * common.warp_threads, common.register_unit)
+    by_registers = common.registers // common.schedulers // per_warp * common.schedulers // warps
     per_block = _round_up(shared_memory + limits.shared_memory_reserved, limits.shared_memory_unit)
     capacity = limits.shared_memory if shared_memory_of_sm is None else shared_memory_of_sm
     return Occupancy(
@@ -81,9 +74,10 @@ def occupancy(
 
 
 def _check(limits: SmLimits, threads: int, registers: int, shared_memory: int) -> None:
+    common = common_limits()
     ranges = (
-        ("threads per block", threads, 1, MOST_BLOCK_THREADS),
-        ("registers per thread", registers, 0, MOST_REGISTERS),
+        ("threads per block", threads, 1, common.block_threads),
+        ("registers per thread", registers, 0, common.registers_thread),
         ("bytes of shared memory per block", shared_memory, 0, limits.shared_memory_block),
     )
     for name, value, least, most in ranges:

@@ -23,6 +23,7 @@ from kernwright.diagnose.ncu.report.metric_names import (
     WAVES,
 )
 from kernwright.diagnose.ncu.report.profiled_kernel import Counter, ProfiledKernel
+from kernwright.diagnose.roofline.gpu_model import common_limits
 
 BUSIEST = "sm__cycles_active.max"
 LIMITS = (LIMIT_REGISTERS, LIMIT_SHARED, LIMIT_WARPS, LIMIT_BLOCKS)
@@ -79,4 +80,4 @@ def expected_balance(kernel: ProfiledKernel) -> float | None:
 def resident_warps(kernel: ProfiledKernel) -> float | None:
     """Return the warps that an average SM gets from a grid of less than a wave."""
     grid, sms, block = kernel.value(GRID), kernel.value(SMS), kernel.value(BLOCK)
-    return grid * math.ceil(block / 32) / sms if grid and sms and block else None
+    return grid * math.ceil(block / common_limits().warp_threads) / sms if grid and sms and block else None

@@ -49,7 +49,7 @@ from kernwright.diagnose.ncu.report.metric_names import (
     WAVES,
 )
 from kernwright.diagnose.ncu.report.profiled_kernel import Counter, ProfiledKernel
-from kernwright.diagnose.roofline.gpu_model import GpuModel
+from kernwright.diagnose.roofline.gpu_model import GpuModel, common_limits, sm_limits
 
 BoundName = Literal[
     "bandwidth", "L2", "L1", "shared memory", "issue", "compute", "launch", "underfill", "tail", "registers",
@@ -65,7 +65,6 @@ LEAST_ACTIVITY = 0.8
 HALF = 0.5
 SPILLING = 10.0  # percent of the requests to the L1 cache that spilled registers cause
 LOW_ACHIEVED = 0.6  # achieved divided by theoretical occupancy; below it, warps end early
-HOST_LAUNCH_S = 5.8e-6  # a call of an op in C++, back to back, measured on an H200's host
 EXCESSIVE = 0.25  # share of the sectors that hold no requested byte
 
 
@@ -258,16 +257,16 @@ class _Case:
         return KernelBound("tail", what, self._used(WAVES, GRID, SMS, ACHIEVED, THEORETICAL))
 
     def _warps_that_fit(self) -> float | None:
-        share = self.kernel.value(THEORETICAL)
-        most = self.kernel.value("device__attribute_max_warps_per_multiprocessor")
-        return share / 100 * (most or 64.0) if share is not None else None
+        share, limits = self.kernel.value(THEORETICAL), sm_limits().get(self.kernel.capability or "")
+        most = self.kernel.value("device__attribute_max_warps_per_multiprocessor") or (limits and limits.warps)
+        return share / 100 * most if share is not None and most else None
 
     def _short_bound(self) -> KernelBound | None:
         """Return a launch bound if the kernel takes less time than its launch."""
-        duration = self.kernel.value(DURATION)
-        if duration is None or duration >= HOST_LAUNCH_S:
+        duration, host_launch_s = self.kernel.value(DURATION), common_limits().host_launch_s
+        if duration is None or duration >= host_launch_s:
             return None
-        launch = Counter(HOST_LAUNCH_S, "s", "a launch by the host (C++ op on an H200's host)")
+        launch = Counter(host_launch_s, "s", "a launch by the host (C++ op on an H200's host)")
         return KernelBound("launch", "the host needs longer to launch it", (*self._used(DURATION), launch))
 
     def _waiting_bound(self) -> KernelBound:

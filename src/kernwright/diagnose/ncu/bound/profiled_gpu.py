@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kernwright.diagnose.ncu.report.metric_names import DRAM_RATE, DRAM_SHARE, SMS
 from kernwright.diagnose.ncu.report.profiled_kernel import ProfiledKernel
-from kernwright.diagnose.roofline.gpu_model import COPY_SHARE, GpuModel, gpu_models, gpu_named
+from kernwright.diagnose.roofline.gpu_model import GpuModel, common_limits, gpu_models, gpu_named
 
 L2_SIZE = "device__attribute_l2_cache_size"
 LEAST_SHARE = 5.0  # percent of the peak from which rate and share give the peak precisely enough
@@ -61,8 +61,8 @@ def _from_report(kernel: ProfiledKernel, peak: float) -> ProfiledGpu:
     return ProfiledGpu(
         title=kernel.device or f"GPU of compute capability {kernel.capability or 'unknown'}",
         memory_peak=peak,
-        memory_ceiling=COPY_SHARE * peak,
-        ceiling_source=f"{COPY_SHARE:.0%} of the peak that the report's counters imply",
+        memory_ceiling=common_limits().copy_share * peak,
+        ceiling_source=f"{common_limits().copy_share:.0%} of the peak that the report's counters imply",
         l2_bytes=kernel.value(L2_SIZE),
         fp32_peak=None,
         tensor_peak=None,

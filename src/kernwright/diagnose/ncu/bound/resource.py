@@ -29,7 +29,7 @@ from kernwright.diagnose.ncu.report.metric_names import (
     WAVES,
 )
 from kernwright.diagnose.ncu.report.profiled_kernel import Counter, ProfiledKernel
-from kernwright.diagnose.roofline.gpu_model import COPY_SHARE
+from kernwright.diagnose.roofline.gpu_model import common_limits
 
 QUEUE = 1.0  # warps per scheduler that are ready, above which they wait for each other and not for data
 QUEUED_SHARE = 0.2  # share of the warps' time spent waiting for a resource, above which they queue for it
@@ -89,8 +89,9 @@ def _memory(kernel: ProfiledKernel, gpu: ProfiledGpu | None, stalls: dict[str, f
         reached = traffic.value / gpu.memory_ceiling
         derived = [traffic, Counter(gpu.memory_ceiling, "byte/s", f"ceiling: {gpu.ceiling_source}")]
     elif share is not None:
-        reached = share / 100 / COPY_SHARE
-        derived = [Counter(COPY_SHARE * 100, "%", "share of the peak that a copy usually reaches")]
+        usual = common_limits().copy_share
+        reached = share / 100 / usual
+        derived = [Counter(usual * 100, "%", "share of the peak that a copy usually reaches")]
     else:
         return None
     return Resource(

@@ -1,0 +1,128 @@
+"""CandidateFolder: a new candidate for an op of a task, written completely or not at all."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, get_args
+
+from kernwright.core.errors import ExistsAlready, KernwrightError, did_you_mean
+from kernwright.scaffold.candidate.eager_copy import eager_copy
+from kernwright.scaffold.candidate.native_code import native_source
+from kernwright.scaffold.candidate.traced_op import traced_op
+from kernwright.scaffold.candidate.triton_code import triton_source
+
+CandidateLanguage = Literal["triton", "cuda", "cpp", "cutedsl", "python"]
+LANGUAGES: tuple[CandidateLanguage, ...] = get_args(CandidateLanguage)
+FLAGS = {"cpp": '\n[build]\ncflags = ["-ffp-contract=off"]\n', "cuda": '\n[build]\ncuda_cflags = ["--fmad=false"]\n'}
+_PYTHON = '''"""{op}: the eager chain of its definition. Written by `kernwright candidate new`.
+
+Contract: {contract}. It is correct for every row, and runs the operators of the baseline `eager`. Replace its body.
+"""
+'''
+_CUTEDSL = '''"""{op} in CuTe-DSL: a file to start from. Written by `kernwright candidate new`.
+
+Contract: {contract}. There is no kernel yet: `{op}` runs the eager chain of its definition, which is correct for every
+row. The generator writes no CuTe-DSL code, because it could not check it. Write a `@cute.kernel` and a `@cute.jit`
+function that launches it, and call that function in `{op}`.
+
+Tunable, once there is a kernel: threads of a block, elements of a copy atom (16 bytes per thread), rows per block,
+cluster size.
+"""
+'''
+_CUTEDSL_IMPORT = """
+try:
+    import cutlass.cute as cute  # the package nvidia-cutlass-dsl
+except ImportError:
+    cute = None
+"""
+
+
+class CallRow(Protocol):
+    """The parts of a task's row that a candidate depends on (`kernwright.tasks.workload.Workload`)."""
+
+    @property
+    def inputs(self) -> Mapping[str, Any]: ...
+    @property
+    def scalars(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class CandidateFolder:
+    """The files of a new candidate."""
+
+    op: str
+    language: CandidateLanguage
+    files: dict[str, str]
+
+    def write(self, folder: Path) -> None:
+        """Write the folder. Raises ExistsAlready if there is one."""
+        if folder.exists():
+            raise ExistsAlready(f"{folder} exists already", "name another folder")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        try:
+            for name, text in self.files.items():
+                (part / name).write_text(text, encoding="utf-8")
+            part.chmod(0o755)
+            part.rename(folder)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+
+
+def new_candidate(op: Any, rows: Iterable[CallRow], language: str) -> CandidateFolder:
+    """Return a candidate for an op that is correct on its rows.
+
+    Args:
+        op: the op (`kernwright.core.op.Op`).
+        rows: the rows that the candidate must support; they tell which optional tensors and choices occur.
+
+    Raises:
+        NotPerRow: no kernel can be generated for the op, because it is neither elementwise nor a reduction of rows.
+    """
+    chosen = next((each for each in LANGUAGES if each == language), None)
+    if chosen is None:
+        raise KernwrightError(
+            f"--language {language!r} is not known", did_you_mean(language, LANGUAGES, f"use {', '.join(LANGUAGES)}")
+        )
+    named = {"op": op.name, "contract": op.contract}
+    if chosen in ("python", "cutedsl"):
+        text = eager_copy(op)
+        head, rest = text.split("\n\n\n", 1)
+        title = (_PYTHON if chosen == "python" else _CUTEDSL).format(**named)
+        middle = _CUTEDSL_IMPORT if chosen == "cutedsl" else ""
+        files = {"kernel.py": f"{title}\n{head}\n{rest}" if not middle else f"{title}\n{head}\n{middle}\n{rest}"}
+        return CandidateFolder(op.name, chosen, {"candidate.toml": _toml(op, chosen, "kernel.py", op.name), **files})
+    traced = traced_op(op, *_situations(op, rows))
+    if chosen == "triton":
+        files = {"kernel.py": triton_source(traced)}
+        return CandidateFolder(op.name, chosen, {"candidate.toml": _toml(op, chosen, "kernel.py", op.name), **files})
+    name = "kernel.cu" if chosen == "cuda" else "kernel.cc"
+    files = {name: native_source(traced, "cuda" if chosen == "cuda" else "cpp")}
+    return CandidateFolder(op.name, chosen, {"candidate.toml": _toml(op, chosen, name, "run"), **files})
+
+
+def _toml(op: Any, language: CandidateLanguage, file: str, function: str) -> str:
+    style = "writes" if language == "triton" else ""
+    lines = [f'op = "{op.name}"', f'language = "{language}"', f'entry = "{file}:{function}"']
+    lines += [f'style = "{style}"'] if style else []
+    flags = FLAGS.get(language, "") if op.contract == "exact" or language == "cpp" else ""
+    return "\n".join(lines) + "\n" + flags
+
+
+def _situations(op: Any, rows: Iterable[CallRow]) -> tuple[list[frozenset[str]], list[dict[str, str | bool]]]:
+    """Return the sets of optional tensors that rows have, and the values of scalars that are texts or truth values."""
+    optional = {each.name for each in op.tensor_parameters if each.optional}
+    texts = {name: value for name, value in op.scalar_defaults.items() if isinstance(value, bool | str)}
+    given, values = {frozenset[str]()}, {name: {value} for name, value in texts.items()}
+    for row in rows:
+        given.add(frozenset(row.inputs) & optional)
+        for name in texts:
+            values[name].add(row.scalars.get(name, texts[name]))
+    choices = itertools.product(*(sorted(values[name], key=str) for name in texts))
+    return sorted(given, key=sorted), [dict(zip(texts, each, strict=True)) for each in choices]
