@@ -141,6 +141,23 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def one_zygote() -> Iterator[None]:
+    """Keep the folders of tests out of the import path of workers.
+
+    pytest moves the folder of each test file to the front of the path, and a judge starts another zygote for another
+    path, which takes seconds.
+    """
+    from kernwright.judge.system.sandbox import import_folders
+
+    def others() -> list[str]:
+        return [folder for folder in import_folders() if not Path(folder).is_relative_to(Path(__file__).parent)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kernwright.judge.process.environment.import_folders", others)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def judged_once() -> Iterator[None]:
     """Beside other tests, let judges of this process time each block once.
 
