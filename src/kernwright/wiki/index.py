@@ -18,9 +18,9 @@ _TITLE = """# The wiki for kernel authors
 
 Generated from the front matter of the pages by `kernwright wiki check --update`.
 
-Short pages for people who write kernels, and for programs that do. Every claim on speed links to a record of the
-judge, or to a public source with its version and date; `kernwright wiki check` refuses a claim without one. A link on a
-figure names the cell that it quotes.
+Short pages for people and programs that write kernels. Every claim on speed links to a record of the judge, or to a
+public source with its version and date; `kernwright wiki check` refuses a claim without such a link. The link of a
+figure names the table cell that the figure comes from.
 
 ```
 kernwright wiki search "row width is odd"                          # pages for a question
