@@ -43,8 +43,8 @@ def error_sites(folder: Path) -> tuple[ErrorSite, ...]:
     for path, tree in trees.items():
         package = path.relative_to(folder).parts[0].removesuffix(".py")
         for call, scope in _calls(tree, []):
-            if texts := _texts(call, scope, classes, kinds):
-                cause, remedy = (" ".join(text.split()) for text in texts)
+            if own := _texts(call, scope, classes, kinds):
+                cause, remedy = (" ".join(text.split()) for text in own)
                 # A message that consists of values alone repeats another error.
                 if any(letter.isalpha() for letter in _without_names(cause)):
                     found.add(ErrorSite(package, cause, remedy))
