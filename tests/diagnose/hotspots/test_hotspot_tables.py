@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from kernwright.diagnose.hotspots.ranking import diagnose
 from kernwright.diagnose.hotspots.tables import tables_of_diagnosis
 from kernwright.diagnose.trace.trace import read_trace
