@@ -9,6 +9,7 @@ from kernwright.report.campaign.evidence_pages import FOLDER, campaign_files
 from kernwright.report.campaign.failed_ideas import failed_idea_files
 from kernwright.report.campaign.recorded_campaign import recorded_campaigns
 from kernwright.report.reference.gpu_tables import gpu_files
+from kernwright.report.reference.troubleshooting import troubleshooting_files
 from kernwright.wiki.index import FAILED, INDEX_FILE, index_page
 from kernwright.wiki.wiki import Wiki
 
@@ -19,7 +20,12 @@ def generated_pages(docs: Path) -> dict[Path, str]:
     The index lists the pages of the wiki that are on disk.
     """
     campaigns = recorded_campaigns(docs.parent)
-    files = gpu_files(docs) | campaign_files(campaigns, docs) | failed_idea_files(campaigns, docs)
+    files = (
+        gpu_files(docs)
+        | troubleshooting_files(docs)
+        | campaign_files(campaigns, docs)
+        | failed_idea_files(campaigns, docs)
+    )
     return files | {docs / "wiki" / INDEX_FILE: index_page(Wiki(docs / "wiki").pages)}
 
 
