@@ -195,7 +195,7 @@ class Repository:
         return found
 
     def write(self, files: Files, folder: Path) -> None:
-        """Make the plain files below a folder those given. Links and caches in it are removed, too."""
+        """Make the plain files below a folder equal to the given ones. Links and caches in it are removed, too."""
         contents = self.contents(files)
         if folder.is_symlink() or folder.is_file():  # the files behind a link belong to others
             folder.unlink()

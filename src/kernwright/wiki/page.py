@@ -34,7 +34,7 @@ class WikiPage:
         bottlenecks: the bounds, as `kernwright ncu` names them, that the page helps against; the main one first.
         architectures: names such as sm_90, or all.
         ops: groups of ops (vocabulary.toml), names of ops, or any.
-        evidence: generated pages below docs/, runs and public sources that the claims rest on.
+        evidence: generated pages below docs/, runs and public sources that support the claims.
     """
 
     name: str

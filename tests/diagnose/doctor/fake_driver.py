@@ -45,7 +45,9 @@ int nvmlDeviceGetMemoryInfo(void *h, MemoryV1 *m) {
 }
 int nvmlDeviceGetUtilizationRates(void *h, unsigned *u) {
   if (getenv("FAKE_OLD")) return 3;
-  u[0] = at(h).busy; u[1] = 0; return 0;
+  static int asked = 0;  /* FAKE_SETTLES: the load ends after this number of questions */
+  const char *settles = getenv("FAKE_SETTLES");
+  u[0] = settles && asked++ >= atoi(settles) ? 0 : at(h).busy; u[1] = 0; return 0;
 }
 int nvmlDeviceGetCudaComputeCapability(void *h, int *major, int *minor) { *major = 9; *minor = 0; return 0; }
 typedef struct { unsigned pid; u64 used; unsigned gi, ci; } Process;

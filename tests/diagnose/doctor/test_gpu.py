@@ -58,6 +58,12 @@ def test_gpus_are_idle_without_processes_memory_and_work(driver_folder: Path) ->
     assert broken["kind"] == "error" and "mismatch" in broken["failure"] and broken["gpus"] == []
 
 
+def test_the_load_of_a_process_that_just_ended_is_waited_for(driver_folder: Path) -> None:
+    gpus = fake_gpus([(4, 60, 0)])
+    (settled,) = surveys(driver_folder, {"FAKE_GPUS": gpus, "FAKE_SETTLES": "2"})
+    assert settled["idle"] == [0] and settled["gpus"][0]["busy_percent"] == 0
+
+
 def test_a_machine_without_driver_or_bindings_is_told_apart() -> None:
     (no_driver,) = surveys(None, {})
     assert no_driver["kind"] in ("driver", "") and (no_driver["kind"] == "" or not no_driver["gpus"])

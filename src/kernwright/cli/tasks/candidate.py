@@ -12,7 +12,7 @@ from kernwright.cli.output import say
 if TYPE_CHECKING:
     from kernwright.tasks.task import Task
 
-app = typer.Typer(no_args_is_help=True, help="Start a candidate for an op.")
+app = typer.Typer(no_args_is_help=True, help="Write a first candidate for an op.")
 
 
 @app.callback()
@@ -28,12 +28,12 @@ def new(
         Path | None, typer.Argument(metavar="DIR", help="folder of the candidate; default: OP_LANGUAGE")
     ] = None,
 ) -> None:
-    """Write a candidate that builds, is correct and is ready to be tuned.
+    """Write a first candidate for an op: it builds and is correct, and its constants can be tuned.
 
     A kernel is generated from the op's definition if the op is elementwise or reduces rows of the last axis. Other ops
-    are refused: --language python copies the eager chain of any op.
+    are refused. For them, --language python copies the eager chain.
     """
-    from kernwright.scaffold.candidate.candidate_folder import new_candidate
+    from kernwright.scaffold.candidate.candidate_folder import SPACE_FILE, new_candidate
 
     task, found = _task_with(op)
     rows = [row for row in (*task.rows, *task.grid_rows) if row.op == op]
@@ -45,7 +45,9 @@ def new(
     device = " --device cuda" if written.language in ("cuda", "cutedsl") else ""
     say("Next:")
     say(f"  kernwright judge {task.name} --candidate {place}{device} --quick")
-    say("  then tune what the head of the file lists, and judge again without --quick")
+    if SPACE_FILE in written.files:
+        told = f"{task.name} --op {op} --language {written.language}"
+        say(f"  kernwright campaign start {told} --from {place}{device}   # the tuner searches {place / SPACE_FILE}")
 
 
 def _task_with(op: str) -> tuple[Task, Any]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import pwd
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 MIB = 1 << 20
 MOST_USED_MIB = 32  # memory in use on an idle GPU; the driver itself holds some
 MOST_BUSY_PERCENT = 5
+SETTLED_AFTER_S = 3.0  # NVML averages the load over up to a second, so a GPU looks busy after its last process ended
+ASKED_AGAIN_AFTER_S = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +62,11 @@ class Gpu:
     def is_idle(self) -> bool:
         return not self.in_use
 
+    @property
+    def is_settling(self) -> bool:
+        """Whether the load is the only sign of work: that of a process that has just ended, or one out of sight."""
+        return not self.is_idle and replace(self, busy_percent=None).is_idle
+
 
 @dataclass(frozen=True, kw_only=True)
 class GpuSurvey:
@@ -78,7 +86,10 @@ class GpuSurvey:
 
 
 def survey_gpus() -> GpuSurvey:
-    """Return the GPUs of this machine, in the order of their bus addresses. torch is not imported."""
+    """Return the GPUs of this machine, in the order of their bus addresses. torch is not imported.
+
+    If the load of a GPU may be that of a process that has just ended, this waits up to `SETTLED_AFTER_S`.
+    """
     try:
         import pynvml
     except ImportError:
@@ -90,12 +101,21 @@ def survey_gpus() -> GpuSurvey:
     except pynvml.NVMLError as error:
         return GpuSurvey(failure=f"the driver answers: {error}", kind="error")
     try:
-        return _survey(pynvml)
+        return _settled_survey(pynvml)
     except pynvml.NVMLError as error:
         return GpuSurvey(failure=f"the driver answers: {error}", kind="error")
     finally:
         with suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
+
+
+def _settled_survey(nvml: Any) -> GpuSurvey:
+    deadline = time.monotonic() + SETTLED_AFTER_S
+    survey = _survey(nvml)
+    while any(gpu.is_settling for gpu in survey.gpus) and time.monotonic() < deadline:
+        time.sleep(ASKED_AGAIN_AFTER_S)
+        survey = _survey(nvml)
+    return survey
 
 
 def _survey(nvml: Any) -> GpuSurvey:

@@ -24,10 +24,10 @@ _TITLE = """# GPUs
 
 Generated from `src/kernwright/diagnose/roofline/gpus.toml` by `kernwright wiki check --update`; no number is typed.
 
-The table is the one source for bandwidth, occupancy and roofline arithmetic in Kernwright. Each figure names its kind:
-a *data sheet* of the vendor, attributes that a *driver* reported, or a figure that was *measured*. Only an H200 was
-measured. A *copy* is a device-to-device copy, bytes read plus bytes written. Where no copy was measured, {share:.0%}
-of the bandwidth is assumed.
+Kernwright computes bandwidth limits, occupancy and rooflines from these figures. Each figure has a kind: *data sheet*
+(published by the vendor), *driver* (reported by the driver of a GPU), *measured*, or *assumed*. Measurements were made
+on an H200 only. A *copy* is a copy within the memory of the GPU, in bytes read plus bytes written. If no copy was
+measured, its rate is assumed to be {share:.0%} of the bandwidth.
 """
 
 
@@ -72,7 +72,7 @@ def architecture_table(limits: SmLimits) -> str:
     rows = [(name, value, _kind(limits.sources[key])) for name, value, key in _sm_figures(limits)]
     common = common_limits()
     rows.insert(
-        2, ("registers of an SM, of a thread", f"{common.registers:,}, {common.registers_thread}", "data sheet")
+        2, ("registers per SM; per thread, at most", f"{common.registers:,}; {common.registers_thread}", "data sheet")
     )
     models = [model for model in gpu_models() if model.limits is limits]
     return "\n".join(
@@ -88,8 +88,8 @@ def architecture_table(limits: SmLimits) -> str:
 
 _MODEL_COLUMNS = ("model", "architecture", "SMs", "clock, MHz", "memory", "bandwidth, GB/s", "copy, GB/s", "L2, KiB")
 _LIMIT_COLUMNS = (
-    "architecture", "generation", "warps", "blocks", "shared memory, KiB", "of a block, KiB", "with L1, KiB",
-    "fp32 lanes",
+    "architecture", "generation", "resident warps", "resident blocks", "shared memory, KiB",
+    "shared memory per block, KiB", "L1 and shared memory, KiB", "fp32 lanes",
 )  # fmt: skip
 
 
@@ -108,14 +108,14 @@ def _limit_row(limits: SmLimits) -> tuple[str, ...]:
 def _common_rows() -> Iterator[tuple[str, ...]]:
     common = common_limits()
     named = (
-        ("threads of a warp", f"{common.warp_threads}", "warp_threads"),
-        ("schedulers of an SM", f"{common.schedulers}", "schedulers"),
-        ("registers of an SM", f"{common.registers}", "registers"),
-        ("registers of a thread, at most", f"{common.registers_thread}", "registers_thread"),
-        ("registers that a warp gets are a multiple of", f"{common.register_unit}", "register_unit"),
-        ("threads of a block, at most", f"{common.block_threads}", "block_threads"),
-        ("share of the bandwidth that a copy reaches", f"{common.copy_share:.0%}", "copy_share"),
-        ("call of an op in C++, host of an H200, us", f"{common.host_launch_s * 1e6:.1f}", "host_launch_us"),
+        ("threads per warp", f"{common.warp_threads}", "warp_threads"),
+        ("schedulers per SM", f"{common.schedulers}", "schedulers"),
+        ("registers per SM", f"{common.registers}", "registers"),
+        ("registers per thread, at most", f"{common.registers_thread}", "registers_thread"),
+        ("registers of a warp are allocated in units of", f"{common.register_unit}", "register_unit"),
+        ("threads per block, at most", f"{common.block_threads}", "block_threads"),
+        ("share of the bandwidth that a copy is assumed to reach", f"{common.copy_share:.0%}", "copy_share"),
+        ("one call of an op in C++ on the host of an H200, us", f"{common.host_launch_s * 1e6:.1f}", "host_launch_us"),
     )
     yield from ((name, value, _source_name(common.sources[key])) for name, value, key in named)
 
@@ -139,10 +139,10 @@ def _sm_figures(limits: SmLimits) -> list[tuple[str, str, str]]:
         ("resident warps", f"{limits.warps}", "warps"),
         ("resident blocks", f"{limits.blocks}", "blocks"),
         ("shared memory", f"{limits.shared_memory // 1024} KiB", "shared_memory_kib"),
-        ("shared memory of a block, at most", f"{limits.shared_memory_block // 1024} KiB", "shared_memory_block_kib"),
+        ("shared memory per block, at most", f"{limits.shared_memory_block // 1024} KiB", "shared_memory_block_kib"),
         ("L1 cache and shared memory together", f"{limits.l1 // 1024} KiB", "l1_kib"),
         ("fp32 operations started per cycle", f"{limits.fp32_lanes}", "fp32_lanes"),
-        ("new for kernels that memory bounds", "; ".join(limits.instructions), "instructions"),
+        ("new features for memory-bound kernels", "; ".join(limits.instructions), "instructions"),
     ]
 
 
