@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from kernwright.cli.main import app
-from kernwright.diagnose.ncu.bound.diagnosis import BOUNDS
+from kernwright.diagnose.ncu.bound.kernel_diagnosis import BOUNDS
 from kernwright.ops import FAMILIES
 from kernwright.report.reference.generated_pages import generated_pages, left_over
 from kernwright.wiki.check import WikiCheck

@@ -193,7 +193,7 @@ class Repository:
         return found
 
     def write(self, files: Files, folder: Path) -> None:
-        """Make the plain files below a folder those given. Links and caches in it are removed, too."""
+        """Make the plain files below a folder equal to the given ones. Links and caches in it are removed, too."""
         contents = self.contents(files)
         folder.mkdir(parents=True, exist_ok=True)
         for path in sorted(folder.rglob("*"), reverse=True):

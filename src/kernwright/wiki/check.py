@@ -1,4 +1,4 @@
-"""Check of the wiki: every claim has evidence, every link leads somewhere, every quoted figure is the present one."""
+"""Check of the wiki: every claim has evidence, every link has a target, every quoted figure is up to date."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class WikiPage:
         architectures: names such as sm_90, all (GPUs), cpu.
         ops: groups of ops (vocabulary.toml), names of ops, or any.
         languages: languages of candidates, if the page is only about these.
-        evidence: generated pages below docs/, runs and public sources that the claims rest on.
+        evidence: generated pages below docs/, runs and public sources that support the claims.
     """
 
     name: str

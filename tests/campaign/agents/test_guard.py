@@ -192,5 +192,5 @@ def test_a_forged_run_is_named_even_if_others_wrote_meanwhile(campaign: Campaign
             run.append("verdict", {"candidate": name, "verdict": "faster"})
     forged, restored = guard.undo()
     assert "a verdict of this campaign's candidate was forged in run" in forged
-    assert restored.startswith("the ledger: could not be put back: the heads, because another process wrote")
+    assert restored.startswith("the ledger: could not be restored: the heads, because another process wrote")
     assert len(ledger.runs()) == 3, "the record of the other program is not lost"

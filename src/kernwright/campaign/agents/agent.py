@@ -26,7 +26,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class AgentResult:
-    """What came of an assignment."""
+    """The result of an assignment."""
 
     ending: AgentEnding
     idea: Idea | None = None
@@ -40,8 +40,8 @@ class AgentResult:
 class Agent(Protocol):
     """A program, the tuner, or a person.
 
-    `edit` returns a result for everything that an agent can do wrong, and raises only if this machine lacks something.
-    A KeyboardInterrupt passes through it after the agent's processes have ended.
+    `edit` reports the mistakes of an agent in its result. It raises an error only if this machine lacks something. On
+    KeyboardInterrupt, it ends the agent's processes and raises the exception again.
     """
 
     @property

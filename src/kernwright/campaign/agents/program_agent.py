@@ -105,7 +105,7 @@ class ProgramAgent:
         cost = stated.cost_usd if run.cost_usd is None else run.cost_usd
         notes = [stated.note] * bool(stated.note) + [stated.problem] * bool(stated.problem)
         if found.put_back:
-            notes.append(f"generated files were put back: {', '.join(found.put_back)}")
+            notes.append(f"generated files were restored: {', '.join(found.put_back)}")
         result = AgentResult(
             ending="finished",
             idea=stated.idea,

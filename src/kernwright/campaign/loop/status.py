@@ -1,4 +1,4 @@
-"""CampaignStatus: where a campaign stands, what is refused and why, and what to do next."""
+"""CampaignStatus: the state of a campaign, what is refused and why, and what to do next."""
 
 from __future__ import annotations
 

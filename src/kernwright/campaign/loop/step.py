@@ -39,7 +39,7 @@ class NothingChanged(KernwrightError):
 
 
 class UnjudgedEdit(KernwrightError):
-    """A person's edit lies where an agent is to work."""
+    """solution/ has an edit of a person, and an agent cannot start."""
 
 
 def check_allowed(work: CampaignWork, direction: str | None = None) -> None:
@@ -49,7 +49,7 @@ def check_allowed(work: CampaignWork, direction: str | None = None) -> None:
 
 
 def judge_start(work: CampaignWork) -> Iteration:
-    """Judge a starting version that the user gave, as iteration 1. It stays, whatever its verdict."""
+    """Judge a starting version that the user gave, as iteration 1. It is kept even if it is not faster."""
     started = IterationStarted(
         campaign=work.campaign.name,
         number=1,
@@ -86,7 +86,7 @@ def step_with(work: CampaignWork, agent: Agent, assignment: Assignment) -> Itera
 
 
 def finish(work: CampaignWork, agent: Agent | None, assignment: Assignment | None = None) -> Iteration:
-    """Finish the open iteration from where it is. Return it.
+    """Continue the open iteration after its last record, and finish it. Return it.
 
     Args:
         agent: repeats the edit if it was interrupted; None if a person edits.
@@ -102,7 +102,7 @@ def finish(work: CampaignWork, agent: Agent | None, assignment: Assignment | Non
 
 
 def settle(work: CampaignWork) -> None:
-    """After an iteration, bring worktree and branch to the best version and write its files. May be repeated."""
+    """After an iteration, set worktree and branch to the best version and write its files. May be called again."""
     iterations = work.book.history.iterations
     if not iterations or iterations[-1].ended is None or work.versions.is_settled(iterations[-1].number):
         return
@@ -189,7 +189,7 @@ def _with_digest(work: CampaignWork, edited: IterationEdited, is_new: bool = Fal
 
 
 def _clean(idea: Idea | None) -> Idea:
-    """Return an idea without control characters and characters that no file can have."""
+    """Return an idea without control characters and without characters that cannot be encoded."""
     assert idea is not None
     hypothesis, direction = (
         plain(text.encode("utf-8", "replace").decode(), newlines=newlines)
@@ -287,7 +287,7 @@ def _unjudged(work: CampaignWork, iteration: Iteration, standing: StandingVersio
 
 
 def _judged_before(work: CampaignWork, iteration: Iteration) -> IterationEnded | None:
-    """Return the outcome of an earlier iteration with the same candidate, as that of this one; None if it is new."""
+    """Return the outcome of an earlier iteration with the same candidate; None if there is none."""
     digest = iteration.edited.candidate_digest if iteration.edited else None
     for each in work.book.history.iterations:
         same = each.edited is not None and each.edited.candidate_digest == digest and digest is not None

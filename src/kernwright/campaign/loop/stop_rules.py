@@ -1,4 +1,4 @@
-"""Stop rules: when a campaign may not go on, and why. All rules are pure functions of the history."""
+"""Stop rules: when a campaign may not continue, and why. All rules are pure functions of the history."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kernwright.campaign.history import History, Iteration
 from kernwright.campaign.settings import Budget
 from kernwright.campaign.state.standing import ideas, standing_of, target_of, usage_of
 
-MOST_IN_VAIN = 3  # iterations in a row without improvement, after which conditions apply to the next one
+MOST_IN_VAIN = 3  # iterations in a row without improvement, after which the next one must meet conditions
 
 RuleName = Literal["target", "iterations", "minutes", "cost", "profile", "reread", "direction"]
 FINAL: frozenset[RuleName] = frozenset({"target", "iterations", "minutes", "cost"})  # nothing lifts them
@@ -43,7 +43,7 @@ def refusals(history: History, limits: Budget | None = None, direction: str | No
 
 
 def avoided_directions(history: History) -> tuple[str, ...]:
-    """Return the directions that the next idea may not have: those of the last iterations, if all were in vain."""
+    """Return the directions that the next idea may not have: those of the last three, if none improved."""
     if (streak := _streak(history)) is None:
         return ()
     return tuple(dict.fromkeys(plain_direction(each.idea.direction) for each in streak if each.idea))

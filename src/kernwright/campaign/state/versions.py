@@ -94,7 +94,7 @@ class Versions:
     # Writing
 
     def restore(self, commit: str) -> None:
-        """Make the candidate in the worktree that of a commit."""
+        """Set the candidate in the worktree to that of a commit."""
         self.repository.write(self.at(commit), self.campaign.solution)
 
     def commit_edit(self, edited: IterationEdited) -> IterationEdited:

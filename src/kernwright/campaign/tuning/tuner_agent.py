@@ -1,4 +1,4 @@
-"""TunerAgent: the agent without a model and without a network. An iteration is one configuration of the space."""
+"""TunerAgent: an agent that tries configurations of a space, one per iteration. It needs no network."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class _TunerIteration:
             return compiler.compile(load_candidate(folder))
 
     def _with_code(self, compiler: CodeCompiler, trial: PastTrial) -> PastTrial:
-        """Return a past trial with the digest of its machine code, which versions of a user lack."""
+        """Return a past trial with the digest of its machine code. Records of a user's versions do not have it."""
         if trial.code or not self.template.space.holds(trial.configuration):
             return trial
         return replace(trial, code=self._compiled(compiler, trial.configuration).digest)
@@ -174,7 +174,7 @@ class _TunerIteration:
         return Idea(hypothesis=hypothesis, direction=self._direction(configuration), predicted_ratio=predicted)
 
     def _direction(self, configuration: Configuration) -> str:
-        """Return the tag of a move: the parameters that change most against the best version."""
+        """Return the direction: the parameters that differ most from the best version."""
         names = changed_most(self.template.space, self.reference, configuration)
         return "+".join(name.lower().replace("_", "-") for name in names) or "defaults"
 

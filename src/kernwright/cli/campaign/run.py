@@ -15,13 +15,13 @@ HUMAN = "human"
 def run(
     name: CampaignName = None,
     iterations: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="end when the campaign has so many iterations in all")
+        int | None, typer.Option(metavar="N", min=1, help="maximum number of iterations of the whole campaign")
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option(metavar="MINUTES", help="end when agents and judgements have taken so many minutes in all"),
+        typer.Option(metavar="MINUTES", help="maximum minutes of agents and judgements in the whole campaign"),
     ] = None,
-    cost: Annotated[float | None, typer.Option(metavar="USD", help="end when agents have cost so much in all")] = None,
+    cost: Annotated[float | None, typer.Option(metavar="USD", help="maximum cost of all agents in US dollars")] = None,
     agent: AgentOption = None,
     agent_minutes: Annotated[
         float | None, typer.Option(metavar="MINUTES", help="time limit of one call of the agent")
@@ -29,8 +29,8 @@ def run(
 ) -> None:
     """Repeat iterations until a stop rule, a budget or the target ends the campaign.
 
-    All limits count what the campaign has used since its start. So the same command continues after Ctrl-C or a kill,
-    and does nothing more once it has ended.
+    All limits count from the start of the campaign. After Ctrl-C or a kill, the same command continues. Once the
+    campaign has ended, it does nothing.
     """
     from kernwright.campaign.lookup import find_campaign
     from kernwright.campaign.loop.run import run_campaign

@@ -51,25 +51,25 @@ def start(
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
     baseline: Annotated[str, typer.Option(help="baseline to beat", autocompletion=complete_baselines)] = "eager",
     metric: Annotated[str | None, typer.Option(help="deciding metric; default: the task's")] = None,
-    iterations: Annotated[int | None, typer.Option(metavar="N", min=1, help="most iterations")] = None,
+    iterations: Annotated[int | None, typer.Option(metavar="N", min=1, help="maximum number of iterations")] = None,
     budget: Annotated[
-        float | None, typer.Option(metavar="MINUTES", help="most minutes of agents and judgements together")
+        float | None, typer.Option(metavar="MINUTES", help="maximum minutes of agents and judgements together")
     ] = None,
-    cost: Annotated[float | None, typer.Option(metavar="USD", help="most that agents may cost")] = None,
+    cost: Annotated[float | None, typer.Option(metavar="USD", help="maximum cost of agents in US dollars")] = None,
     target: Annotated[
         float | None,
-        typer.Option(metavar="RATIO", help="speedup that ends the campaign; default: the bandwidth limit"),
+        typer.Option(metavar="RATIO", help="speedup at which the campaign ends; default: the bandwidth limit"),
     ] = None,
     ledger: Annotated[
         Path | None, typer.Option(help="ledger folder; default: .kernwright/ledger of the repository")
     ] = None,
     prepare_only: Annotated[
-        bool, typer.Option("--prepare-only", help="make worktree and card, and measure nothing")
+        bool, typer.Option("--prepare-only", help="make the worktree and the task card, but measure nothing")
     ] = False,
 ) -> None:
     """Start a campaign: check the repository, make a worktree with the task card, and measure the baseline.
 
-    The repository must be clean, on a commit, and in step with its upstream.
+    The repository must have no uncommitted changes, and its branch must not be behind the upstream.
     """
     from typing import cast, get_args
 

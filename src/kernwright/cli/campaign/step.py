@@ -30,7 +30,7 @@ def step(
     """Do one iteration: an idea, an edit, a verdict, and a record of all three.
 
     With --hypothesis, your edit in solution/ is judged. Without it, the campaign's agent edits. An iteration that was
-    interrupted is finished first. An edit that does not improve is taken back; its commit stays.
+    interrupted is finished first. An edit that does not improve is undone; its commit stays.
 
     Exit status: 0 if the edit improved, 1 if not.
     """

@@ -66,7 +66,7 @@ class GeneratedFiles:
         self._before = {folder / name: FileState.of(folder / name, keep=True) for name in GENERATED}
 
     def put_back(self) -> list[str]:
-        """Return the names of the files that were put back."""
+        """Restore the files. Return the names of those that had changed."""
         found = []
         for path, before in self._before.items():
             after = FileState.of(path, keep=True)

@@ -1,4 +1,4 @@
-"""States of files: what lies below a path, and what changed there since."""
+"""States of files: all files below a path, and their changes since an earlier state."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class FileChange:
     after: FileState | None
 
     def restore(self, fetch: Callable[[Path], bytes | None] = lambda path: None) -> bool:
-        """Put the state before back. Return whether that was possible.
+        """Restore the earlier state. Return whether this was possible.
 
         Args:
             fetch: returns content that was not kept.
@@ -119,7 +119,7 @@ def _put_back(path: Path, state: FileState, data: bytes | None) -> bool:
     else:
         if now is not None:
             path.chmod(stat.S_IRUSR | stat.S_IWUSR)
-        # In place, so that a process that has the file open goes on writing to the same file.
+        # In place: a process that has the file open must continue to write to the same file.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)
@@ -140,7 +140,7 @@ def remove(path: Path) -> None:
 
 
 def changes_between(before: States, after: States) -> list[FileChange]:
-    """Return what changed, parents first. Of a folder that is new or gone, only the folder is named."""
+    """Return the changes, parents first. If a folder is new or missing, its files are not listed."""
     found: list[FileChange] = []
     covered: list[Path] = []
     for path in sorted({*before, *after}):
