@@ -39,7 +39,8 @@ def test_an_agent_goes_from_a_search_to_a_proven_speedup(server: RunningServer) 
             refused = told(await client.call_tool(quick["tool"], quick["arguments"]))
             assert refused["verdict"] == "incorrect" and refused["rows"][0]["reasons"]
             assert refused["next"][0]["tool"] == "candidate_write"
-            assert refused["advice"] and refused["failing_case"]["sizes"] and isinstance(refused["seed"], int)
+            assert refused["advice"] and refused["failing_case"]["sizes"] and refused["seed"].isdecimal()
+            assert refused["next"][1]["arguments"]["seed"] == refused["seed"], "the same inputs again"
 
             right = told(await client.call_tool("candidate_write", {"name": "sum", "files": files_of("right")}))
             assert right["digest"] != wrong["digest"]
