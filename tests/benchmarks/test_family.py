@@ -23,11 +23,14 @@ from kernwright.tasks.baseline import BUILT_IN
 ROOT = Path(__file__).parents[2]
 OTHERS = (
     "bench_beside.py",
+    "bench_campaign_kill.py",
     "bench_checkouts.py",
     "bench_denoise.py",
     "bench_judge.py",
     "bench_judge_gpu.py",
+    "bench_mcp.py",
     "bench_ops.py",
+    "bench_served.py",
     "bench_start_up.py",
     "bench_swap.py",
     "bench_traces.py",

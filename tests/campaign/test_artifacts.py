@@ -86,7 +86,7 @@ def test_the_folder_has_figures_from_records_and_names_what_is_missing(made: Mad
     assert "Kernels or operators of one call" in sections["Why it is faster"]
     assert "no review" in sections["Review and promotion"]
     assert "kernwright judge turns" in sections["Reproduce"]
-    assert "apply_rotary_embedding" in sections["Overlapping upstream work"]
+    assert "sgl-project/sglang#34314" in sections["Overlapping upstream work"]
     with pytest.raises(KernwrightError, match="not empty"):
         ArtifactFolder(made.campaign).write(folder)
 

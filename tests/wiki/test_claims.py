@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernwright.wiki.claims import sentences_of
+from kernwright.wiki.claims import sentences_of, unclosed_code
 
 CLAIMS = [
     "It takes 26.9 us.",
@@ -22,11 +22,21 @@ CLAIMS = [
     "| a row of a table | 12 ms |",
     "## A heading with 2x",
     "The first sentence is plain. The second one is slower.",
+    "It takes five microseconds.",
+    "It needs half the time.",
+    "It is better by a factor of three.",
+    "It saves ten percent.",
+    "It is an order of magnitude ahead.",
+    "A threefold gain.",
+    "It takes 5 µs.",
+    "It takes `5 us`, or `1.5x`.",
+    "```\nkernwright judge TASK   # 3x faster\n```",
+    "<!-- my-table: begin -->\nIt takes 5 us.\n<!-- my-table: end -->",
 ]
 PLAIN = [
     "A thread loads 16 bytes, and a warp has 32 threads.",
     "Start with 4 warps of 3 vectors on sm_90.",
-    "The verdict is `faster`, or `1.5x`.",
+    "The verdict is `faster`.",
     "Rows of 3072 elements, in float32 or bf16.",
     "See version 13.0 of the guide, section 5.",
     "The x axis has 4096x3072 elements.",
@@ -43,7 +53,7 @@ def test_a_statement_without_a_claim_is_none(text: str) -> None:
     assert not any(sentence.is_claim for sentence in sentences_of(text))
 
 
-def test_code_and_generated_blocks_are_left_out() -> None:
+def test_code_and_tables_of_gpus_are_left_out() -> None:
     text = "```\n5 us faster\n```\n\n<!-- gpu-table: begin -->\n| 5 us |\n<!-- gpu-table: end -->\nPlain.\n"
     assert [sentence.text for sentence in sentences_of(text)] == ["Plain."]
 
@@ -59,3 +69,18 @@ def test_lines_are_those_of_the_file() -> None:
     assert [(each.line, each.is_claim) for each in sentences_of(text, first_line=10)] == [
         (11, False), (11, True), (14, True), (15, False),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text", ["See [it][1].", "See <https://example.org>.", "See https://example.org", "<a href='x'>"]
+)
+def test_a_link_that_nobody_checks_is_found(text: str) -> None:
+    (sentence,) = sentences_of(text)
+    assert sentence.unread_link
+    (checked,) = sentences_of('See [it](https://example.org "title") and `https://example.org`.')
+    assert checked.unread_link is None
+
+
+def test_code_without_an_end_is_found() -> None:
+    assert unclosed_code("Text.\n```\nIt takes 5 us.\n")
+    assert not unclosed_code("```\nx\n```\n")

@@ -96,12 +96,22 @@ def root(version: bool = typer.Option(False, "--version", help="show the version
         raise typer.Exit
 
 
+def place_of(error: KernwrightError) -> str:
+    """Return the place in the documentation that has an error: the section of the package that raised it."""
+    package, step = "cli", error.__traceback__
+    while step is not None:
+        name = str(step.tb_frame.f_globals.get("__name__", "")).split(".")
+        package = name[1] if name[0] == "kernwright" and len(name) > 1 else package
+        step = step.tb_next
+    return f"docs/troubleshooting.md#{package}"
+
+
 def main() -> None:
     """Run the command line. Errors become one message on standard error and exit status 2."""
     try:
         app(prog_name="kernwright")
     except KernwrightError as error:
-        say(f"kernwright: {error}", err=True)
+        say(f"kernwright: {error}\n  see: {place_of(error)}", err=True)
         sys.exit(2)
     except Exception as error:
         if os.environ.get("KERNWRIGHT_TRACE"):

@@ -64,7 +64,7 @@ class Family:
         return TESTS / f"test_{self.name}.py"
 
     def _written(self) -> Iterator[tuple[PurePosixPath, str]]:
-        for template in sorted(TEMPLATES.glob("*/*.template")):
+        for template in sorted([*TEMPLATES.glob("family/*.template"), *TEMPLATES.glob("tests/*.template")]):
             own = template.name.removesuffix(".template")
             place = self.folder / own if template.parent.name == "family" else self.test
             text = Template(template.read_text(encoding="utf-8")).substitute(op=self.op, family=self.name)

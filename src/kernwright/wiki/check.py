@@ -11,7 +11,8 @@ from functools import cached_property
 from pathlib import Path
 
 from kernwright.core.errors import BadFile, KernwrightError
-from kernwright.wiki.claims import FIGURE, PageLink, sentences_of
+from kernwright.wiki.claims import FIGURE, PageLink, sentences_of, unclosed_code
+from kernwright.wiki.index import FAILED, GUIDE
 from kernwright.wiki.page import WikiPage
 from kernwright.wiki.quoted_cell import agrees, corrected, quoted_cell, slug
 from kernwright.wiki.vocabulary import ALL_ARCHITECTURES, ANY_OP, bottlenecks, op_groups
@@ -19,10 +20,17 @@ from kernwright.wiki.wiki import Wiki
 
 SOURCES = "sources.toml"
 RUN, SOURCE = "run:", "source:"
+TABLE_MARK = "<!-- gpu-table:"
 _ARCHITECTURE = re.compile(r"sm_\d{2,3}")
 _DATE = re.compile(r"\d{4}(-\d\d){0,2}")
+# Pages below the checkout that hold figures of records: each of them is generated, and compared with its source by a
+# test or by a command. A generated page says so within so many characters.
+RECORDS = (
+    "docs/results/*.md", "docs/field/*.md", "docs/campaigns/*.md", "docs/gpus.md", "docs/figures*.md",
+    "docs/denoise.md",
+)  # fmt: skip
 GENERATED = re.compile(r"^Generated (?:from|by) ", re.MULTILINE)
-HEAD = 3000  # a generated page says so within so many characters
+HEAD = 3000
 
 
 @dataclass(frozen=True)
@@ -73,24 +81,30 @@ class WikiCheck:
     @cached_property
     def runs(self) -> frozenset[str]:
         """Return the runs that the archives in evidence/ hold."""
-        found = set()
-        for path in sorted((self.root / "evidence").rglob("*.heads.jsonl")):
-            for line in path.read_text(encoding="utf-8").splitlines():
-                found.add(str(json.loads(line)["body"]["run"]))
-        return frozenset(found)
+        heads = sorted((self.root / "evidence").rglob("*.heads.jsonl"))
+        return frozenset(run for path in heads for run in _runs_in(path))
 
     def _of_page(self, page: WikiPage) -> Iterator[WikiProblem]:
         yield from (WikiProblem(page.path.name, 1, what) for what in self._of_front_matter(page))
+        if unclosed_code(page.body):
+            yield WikiProblem(page.path.name, page.body_line, "a block of code has no end")
+        if TABLE_MARK in page.body and not page.name.startswith(GUIDE):
+            yield WikiProblem(page.path.name, 1, "only the page of an architecture has a generated table of GPUs")
         used: set[str] = set()
         for sentence in sentences_of(page.body, page.body_line):
             evidence = False
             self.claims += sentence.is_claim
             for link in sentence.links:
                 key, problem = self._of_link(page, link)
-                evidence |= key is not None
+                evidence |= key is not None and bool(link.title or key.startswith(SOURCE))
                 used |= {key} if key else set()
                 if problem:
                     yield WikiProblem(page.path.name, sentence.line, problem)
+            if sentence.unread_link:
+                what = f"the link {sentence.unread_link!r} is not checked: write [text](target)"
+                yield WikiProblem(page.path.name, sentence.line, what)
+            if page.name.startswith(FAILED):  # generated: its words are those of agents, its figures are quoted
+                continue
             for figure in sentence.bare_figures:
                 yield WikiProblem(
                     page.path.name,
@@ -107,6 +121,9 @@ class WikiCheck:
             yield WikiProblem(page.path.name, 1, f"evidence: {key} is listed but not linked")
 
     def _of_front_matter(self, page: WikiPage) -> Iterator[str]:
+        for text in (page.title, page.topic):
+            if any(sentence.is_claim for sentence in sentences_of(text)):
+                yield f'"{text}" is a claim: put it into the text, with its evidence'
         for name in page.bottlenecks:
             if name not in bottlenecks():
                 yield f"bottleneck: {name} is no bound that kernwright ncu reports"
@@ -135,16 +152,22 @@ class WikiCheck:
         if path.suffix == ".md" and anchor and not _has_anchor(path, anchor):
             return None, f"broken link: {link.target} has no such section"
         if path.name.endswith(".heads.jsonl"):
-            return self._of_run(link)
-        if path.suffix != ".md" or path.parent == page.path.parent or not _is_generated(path):
+            return self._of_run(path, link)
+        if not self._is_record(path):
             return None, f"{link.target} is no record: {link.text} is not proven" if FIGURE.search(link.text) else None
         key = path.relative_to(self.root.resolve()).as_posix()
         return key, self._of_quote(page, path, anchor, link)
 
-    def _of_run(self, link: PageLink) -> tuple[str | None, str | None]:
-        if link.title not in self.runs:
+    def _of_run(self, heads: Path, link: PageLink) -> tuple[str | None, str | None]:
+        if not link.title or link.title not in _runs_in(heads):
             return None, f"the run {link.title} is not in {link.target}"
+        if FIGURE.search(link.text):
+            return None, f"{link.text}: a run has no cell to compare it with: quote a generated page"
         return f"{RUN}{link.title}", None
+
+    def _is_record(self, path: Path) -> bool:
+        below = path.relative_to(self.root.resolve())
+        return any(below.match(pattern) for pattern in RECORDS) and _is_generated(path)
 
     def _of_quote(self, page: WikiPage, path: Path, anchor: str, link: PageLink) -> str | None:
         if not link.title:
@@ -175,6 +198,10 @@ def update_figures(check: WikiCheck) -> int:
             text = text.replace(before, after)
         path.write_text(text, encoding="utf-8")
     return sum(len(pairs) for pairs in check.corrections.values())
+
+
+def _runs_in(heads: Path) -> set[str]:
+    return {str(json.loads(line)["body"]["run"]) for line in heads.read_text(encoding="utf-8").splitlines()}
 
 
 def _has_anchor(path: Path, anchor: str) -> bool:

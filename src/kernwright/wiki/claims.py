@@ -7,23 +7,34 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _FENCE = re.compile(r"^\s*(```|~~~)")
-_GENERATED = re.compile(r"<!-- (?P<name>[\w-]+): begin .*?<!-- (?P=name): end -->", re.DOTALL)
+_TABLE_OF_GPUS = re.compile(r"<!-- gpu-table: begin -->.*?<!-- gpu-table: end -->", re.DOTALL)
 _CODE = re.compile(r"`[^`]*`")
+_COMMENT = re.compile(r"(?:#|//)\s(.*)$")
 LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]*)(?:\s+\"(?P<title>[^\"]*)\")?\)")
+# Links that LINK does not read, so that nobody checks where they lead.
+UNREAD_LINK = re.compile(r"\[[^\]]*\]\[[^\]]*\]|^\s*\[[^\]]+\]:|<a\s|<https?:|https?://", re.IGNORECASE)
 _BLOCK_START = re.compile(r"^\s*([-*+]|\d+\.)\s+|^\s*\||^#{1,6}\s")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\[(*])")
 _TABLE_RULE = re.compile(r"^\s*\|[\s:|-]+\|\s*$")
 
 # A number with a unit of time, of a rate or of a size, a ratio, or a percentage.
+_SECONDS = r"(?:nano|micro|milli)?sec(?:ond)?s?"
 FIGURE = re.compile(
-    r"(?<![\w.])\d[\d,.]*\s?(?:%|percent\b|[x×](?!\w)|[num]s\b|µs\b|s\b|(?:(?:nano|micro|milli)?seconds?)\b|[KMGT]i?B(?:/s)?\b|[GT]FLOPs?(?:/s)?\b|cycles?\b)"
+    rf"(?<![\w.])\d[\d,.]*\s?(?:%|percent\b|[x×](?!\w)|-?fold\b|[numµμ]?s\b|{_SECONDS}\b"
+    r"|[KMGT]i?(?:B|bit)(?:/s)?\b|[GT]FLOPs?(?:/s)?\b|[MG]Hz\b|cycles?\b)"
 )
-_NUMBER = r"(?:two|three|four|five|six|eight|ten|twelve|\d[\d.]*)"
+_WORDS = (
+    "two three four five six seven eight nine ten eleven twelve fifteen twenty thirty forty fifty sixty seventy eighty "
+    "ninety hundred dozen several"
+)
+_NUMBER = rf"(?:{'|'.join(_WORDS.split())}|\d[\d.]*)"
+_PART = r"(?:half|(?:a|one|two) (?:third|quarter|fifth|tenth)s?) (?:of )?(?:the|its) (?:time|speed|rate|bandwidth)"
 COMPARISON = re.compile(
-    r"\b(?:faster|fastest|slower|slowest|quicker|quickest|speed-?ups?|speeds up|slows down|cheaper|cheapest"
-    r"|as (?:fast|slow) as|outperforms?|twice as|half the time|doubles the|halves the"
-    rf"|{_NUMBER} times (?:as|faster|slower|more|less|the|of)"
-    r"|costs? (?:less|more|nothing)|saves? (?:time|most))\b",
+    r"\b(?:faster|fastest|slower|slowest|quicker|quickest|speed-?ups?|speeds? up|slows? down|cheaper|cheapest"
+    r"|as (?:fast|slow) as|outperforms?|outruns?|twice (?:as|the)|(?:doubles|halves|triples) the|(?:two|three|ten)fold"
+    rf"|{_PART}|orders? of magnitude|(?:by a |a )?factor (?:of )?{_NUMBER}"
+    rf"|{_NUMBER} times (?:as|faster|slower|more|less|the|of)|{_NUMBER}[ -](?:percent|{_SECONDS}|cycles?)"
+    r"|costs? (?:less|more|nothing)|saves? (?:time|most)|(?:less|more) time than)\b",
     re.IGNORECASE,
 )
 
@@ -54,8 +65,14 @@ class Sentence:
 
     @property
     def bare_figures(self) -> list[str]:
-        """Return the figures that are not the text of a link."""
-        return FIGURE.findall(_CODE.sub(" ", LINK.sub(" ", self.text)))
+        """Return the figures that are not the text of a link, also those in code."""
+        return FIGURE.findall(LINK.sub(" ", self.text))
+
+    @property
+    def unread_link(self) -> str | None:
+        """Return the beginning of a link in another form than [text](target "title"), if there is one."""
+        match = UNREAD_LINK.search(_CODE.sub(" ", LINK.sub(" ", self.text)))
+        return match[0] if match else None
 
     @property
     def is_claim(self) -> bool:
@@ -64,8 +81,8 @@ class Sentence:
 
 
 def sentences_of(body: str, first_line: int = 0) -> Iterator[Sentence]:
-    """Yield the sentences of a Markdown text. Blocks of code and generated blocks are left out."""
-    body = _GENERATED.sub(lambda block: "\n" * block[0].count("\n"), body)
+    """Yield the sentences of a Markdown text. Of blocks of code, only comments count. Tables of GPUs are left out."""
+    body = _TABLE_OF_GPUS.sub(lambda block: "\n" * block[0].count("\n"), body)
     for line, text in _blocks(body, first_line):
         for part in _SENTENCE_END.split(text):
             links = [PageLink(link["text"], link["target"], link["title"], line) for link in LINK.finditer(part)]
@@ -84,8 +101,15 @@ def _blocks(body: str, first_line: int) -> Iterator[tuple[int, str]]:
         if ends and kept:
             yield start, " ".join(kept)
             kept = []
+        if was_fenced and fenced and (comment := _COMMENT.search(line)):
+            yield number, comment[1]
         if line.strip() and not (was_fenced or fenced) and not _TABLE_RULE.match(line):
             start = start if kept else number
             kept.append(line.strip())
     if kept:
         yield start, " ".join(kept)
+
+
+def unclosed_code(body: str) -> bool:
+    """Return whether a block of code has no end, so that all text behind it counts as code."""
+    return sum(bool(_FENCE.match(line)) for line in body.splitlines()) % 2 == 1

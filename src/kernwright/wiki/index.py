@@ -7,6 +7,13 @@ from collections.abc import Iterator, Sequence
 from kernwright.wiki.page import WikiPage
 from kernwright.wiki.vocabulary import bottlenecks
 
+INDEX_FILE = "README.md"
+FAILED, GUIDE = "failed-", "gpu-"  # how the names of generated pages and of guides begin
+_FAILED = """## What did not work
+
+Ideas of [recorded campaigns](../campaigns/README.md) that brought no improvement, by family of ops. A family gets a
+page when the records of a campaign for one of its ops are in `evidence/campaigns`.
+"""
 _TITLE = """# The wiki for kernel authors
 
 Generated from the front matter of the pages by `kernwright wiki check --update`.
@@ -29,7 +36,8 @@ def index_page(pages: Sequence[WikiPage]) -> str:
 
 
 def _sections(pages: Sequence[WikiPage]) -> Iterator[str]:
-    guides = [page for page in pages if page.name.startswith("gpu-")]
+    guides = [page for page in pages if page.name.startswith(GUIDE)]
+    failed = [page for page in pages if page.name.startswith(FAILED)]
     for bottleneck in bottlenecks():
         own = [page for page in pages if page.bottlenecks[:1] == (bottleneck,) and page not in guides]
         further = [page for page in pages if bottleneck in page.bottlenecks[1:] and page not in guides]
@@ -38,7 +46,9 @@ def _sections(pages: Sequence[WikiPage]) -> Iterator[str]:
         also = ", ".join(f"[{page.name}]({page.name}.md)" for page in further)
         yield f"{'- also' if own else '- see'}: {also}\n" if further else ""
     yield "## Correctness and measurement\n"
-    yield from (f"- [{page.title}]({page.name}.md)" for page in pages if not page.bottlenecks)
+    yield from (f"- [{page.title}]({page.name}.md)" for page in pages if not page.bottlenecks and page not in failed)
+    yield f"\n{_FAILED}"
+    yield from (f"- [{page.title}]({page.name}.md)" for page in failed)
     yield "\n## GPUs\n"
     yield from (f"- [{page.title}]({page.name}.md)" for page in guides)
     yield ""

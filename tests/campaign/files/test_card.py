@@ -57,7 +57,9 @@ def test_overlapping_upstream_work_is_named_with_its_pull_requests() -> None:
         if path.name == "kernwright.norm_scale_shift"
         for chain in path.chains
     }
-    assert found and all(chains & set(path.chains) and path.provider != "kernwright" for path in found)
+    assert "sglang.norm_scale_shift" in {path.name for path in found if chains & set(path.chains)}
+    assert all(path.provider != "kernwright" for path in found)
+    assert "sglang.rope" in {path.name for path in overlapping_paths("rotary")}, "its function is a pinned baseline"
     text = "\n".join(upstream_lines("norm_scale_shift"))
     assert all(str(work) in text for path in found for work in path.work)
     assert list(upstream_lines("an_op_of_a_user")) == []

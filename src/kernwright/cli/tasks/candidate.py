@@ -33,7 +33,7 @@ def new(
     A kernel is generated from the op's definition if the op is elementwise or reduces rows of the last axis. Other ops
     are refused: --language python copies the eager chain of any op.
     """
-    from kernwright.scaffold.candidate.candidate_folder import new_candidate
+    from kernwright.scaffold.candidate.candidate_folder import SPACE_FILE, new_candidate
 
     task, found = _task_with(op)
     rows = [row for row in (*task.rows, *task.grid_rows) if row.op == op]
@@ -45,7 +45,9 @@ def new(
     device = " --device cuda" if written.language in ("cuda", "cutedsl") else ""
     say("Next:")
     say(f"  kernwright judge {task.name} --candidate {place}{device} --quick")
-    say("  then tune what the head of the file lists, and judge again without --quick")
+    if SPACE_FILE in written.files:
+        told = f"{task.name} --op {op} --language {written.language}"
+        say(f"  kernwright campaign start {told} --from {place}{device}   # the tuner searches {place / SPACE_FILE}")
 
 
 def _task_with(op: str) -> tuple[Task, Any]:

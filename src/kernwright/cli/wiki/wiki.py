@@ -112,7 +112,7 @@ def list_pages(as_json: Json = False) -> None:
 @app.command()
 def check(
     update: Annotated[
-        bool, typer.Option("--update", help="write the present figures, tables of GPUs and index into the pages")
+        bool, typer.Option("--update", help="write the present figures, tables of GPUs, pages of campaigns and index")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -151,26 +151,25 @@ def _docs() -> Path:
     return folder.parent
 
 
-def _generated(docs: Path) -> dict[Path, str]:
-    from kernwright.report.reference.gpu_tables import gpu_files
-    from kernwright.wiki.index import index_page
-    from kernwright.wiki.wiki import Wiki
-
-    return gpu_files(docs) | {docs / "wiki" / "README.md": index_page(Wiki(docs / "wiki").pages)}
-
-
 def _write_generated(docs: Path) -> None:
-    for path, text in _generated(docs).items():
-        write_whole(path, text, f"make {path.parent} a writable folder")
+    from kernwright.report.reference.generated_pages import generated_pages, left_over
+
+    for path in left_over(docs, generated_pages(docs)):
+        path.unlink()
+    for _ in range(2):  # the second time, the index has the pages of the first
+        for path, text in generated_pages(docs).items():
+            write_whole(path, text, f"make {path.parent} a writable folder")
 
 
 def _stale(docs: Path) -> list[str]:
-    """Return the generated pages that differ from their source."""
-    files = _generated(docs).items()
+    """Return the generated pages that differ from their source, and those whose source is gone."""
+    from kernwright.report.reference.generated_pages import generated_pages, left_over
+
+    files = generated_pages(docs)
+    wrong = [path for path, text in files.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
     return [
-        f"{path.name}: is not up to date: run kernwright wiki check --update"
-        for path, text in files
-        if not path.is_file() or path.read_text(encoding="utf-8") != text
+        f"{path.relative_to(docs)}: is not up to date: run kernwright wiki check --update"
+        for path in [*wrong, *left_over(docs, files)]
     ]
 
 

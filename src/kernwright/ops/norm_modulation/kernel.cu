@@ -12,8 +12,8 @@
 // out). Modulations per channel or batch row are read by each block, out of the cache; per token they add their own D
 // elements each. Tokens too wide for a block's registers are read three times, the later ones out of the cache.
 //
-// Share of a copy's bandwidth, judged on an H200, of rows of 100 MB or more: norm_scale_shift 94 to 104 %,
-// residual_norm_scale_shift 96 to 106 %, layer_norm 99 %. Row by row: RESULTS.md in tasks/norm_scale_shift, and of the norms
+// Share of a copy's bandwidth, judged on an H200, of rows of 100 MB or more: norm_scale_shift 94 to 105 %,
+// residual_norm_scale_shift 95 to 102 %, layer_norm 99 %. Row by row: RESULTS.md in tasks/norm_scale_shift, and of the norms
 // alone in tasks/norm_infer. What follows are earlier forms on an H200 for bfloat16.
 // By graph replay out of a cold cache, with words to the caches (elements.cuh) that are gone by now:
 //   lean     5120 wide, 44,100 tokens: 0.96, behind a residual 0.95

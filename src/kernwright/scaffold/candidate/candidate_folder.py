@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.resources
 import itertools
 import shutil
 import tempfile
@@ -17,7 +18,9 @@ from kernwright.scaffold.candidate.traced_op import traced_op
 from kernwright.scaffold.candidate.triton_code import triton_source
 
 CandidateLanguage = Literal["triton", "cuda", "cpp", "cutedsl", "python"]
+SPACE_FILE = "space.toml"  # the constants that the tuner searches
 LANGUAGES: tuple[CandidateLanguage, ...] = get_args(CandidateLanguage)
+TEMPLATES = importlib.resources.files("kernwright.scaffold.templates.candidate")
 FLAGS = {"cpp": '\n[build]\ncflags = ["-ffp-contract=off"]\n', "cuda": '\n[build]\ncuda_cflags = ["--fmad=false"]\n'}
 _PYTHON = '''"""{op}: the eager chain of its definition. Written by `kernwright candidate new`.
 
@@ -100,11 +103,14 @@ def new_candidate(op: Any, rows: Iterable[CallRow], language: str) -> CandidateF
         return CandidateFolder(op.name, chosen, {"candidate.toml": _toml(op, chosen, "kernel.py", op.name), **files})
     traced = traced_op(op, *_situations(op, rows))
     if chosen == "triton":
-        files = {"kernel.py": triton_source(traced)}
-        return CandidateFolder(op.name, chosen, {"candidate.toml": _toml(op, chosen, "kernel.py", op.name), **files})
-    name = "kernel.cu" if chosen == "cuda" else "kernel.cc"
-    files = {name: native_source(traced, "cuda" if chosen == "cuda" else "cpp")}
-    return CandidateFolder(op.name, chosen, {"candidate.toml": _toml(op, chosen, name, "run"), **files})
+        name, function, source = "kernel.py", op.name, triton_source(traced)
+    elif chosen == "cuda":
+        name, function, source = "kernel.cu", "run", native_source(traced, "cuda")
+    else:
+        name, function, source = "kernel.cc", "run", native_source(traced, "cpp")
+    space = TEMPLATES.joinpath(f"space.{chosen}.toml").read_text(encoding="utf-8")
+    files = {"candidate.toml": _toml(op, chosen, name, function), SPACE_FILE: space, name: source}
+    return CandidateFolder(op.name, chosen, files)
 
 
 def _toml(op: Any, language: CandidateLanguage, file: str, function: str) -> str:

@@ -18,8 +18,7 @@ correct and waits to be tuned.
 Contract: {contract}. Each step rounds where the eager chain rounds. Bytes: each input is read once, each output is
 written once.
 
-Tunable:
-    WARPS   elements of a row per warp (512, 1024, 2048), by which `num_warps` is chosen
+The marked block has the constants that the tuner searches (space.toml). By hand:
     rows    one row per program: several for short rows (kernwright wiki show short-rows)
     steps   every tensor has steps for three leading axes: dense rows need one, and steps of 1 make loads wide
 """
@@ -28,7 +27,9 @@ import torch
 import triton
 import triton.language as tl
 
-WARPS = 1024
+# kernwright tune: begin
+ELEMENTS_PER_WARP = 1024  # elements of a row for each warp of a program
+# kernwright tune: end
 TYPES = {{torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}}
 
 
@@ -81,7 +82,7 @@ def _launch(kernel, tensors, scalars, dtypes):
     if rows == 0 or width == 0:
         return
     steps = [step for tensor in tensors for step in _folded(tensor, shape)]
-    warps = max(1, min(16, triton.next_power_of_2(width) // WARPS))
+    warps = max(1, min(16, triton.next_power_of_2(width) // ELEMENTS_PER_WARP))
     types = [TYPES[dtype] for dtype, _ in dtypes]
     kernel[(rows,)](
         *tensors, *scalars, *steps, sizes[1], sizes[2], width, *types,
