@@ -33,6 +33,6 @@ def test_a_child_ends_at_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_an_error_of_the_command_line_is_passed_on_and_any_other_is_not(tmp_path: Path) -> None:
     known = error_of(tmp_path, "kernwright", "task", "show", "no_such_task")
-    assert "no_such_task" in known.cause and known.remedy
+    assert "no_such_task" in known.cause and known.remedy and "\n" not in known.remedy
     other = error_of(tmp_path, "timeit", "1 / 0")
     assert isinstance(other, EnvironmentProblem) and other.remedy and "ZeroDivisionError" not in str(other)

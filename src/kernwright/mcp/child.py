@@ -75,7 +75,8 @@ class Child:
             limits = f"{MOST_CPU_S} s of processor time and {MOST_MEMORY >> 30} GiB of memory"
             return EnvironmentProblem(f"{what} takes more than {limits}", "use the command line, or choose less")
         if words.startswith(PRINTED):
-            return KernwrightError(*words.removeprefix(PRINTED).split("\n  remedy: ", 1))
+            message, _, _ = words.removeprefix(PRINTED).partition("\n  see: ")  # the page for users of the command line
+            return KernwrightError(*message.split("\n  remedy: ", 1))
         logger.error("%s ended with status %d:\n%s", what, status, words)
         return EnvironmentProblem(f"{what} ended with status {status}", "see the standard error of the server")
 
