@@ -9,7 +9,7 @@ import anyio
 import pytest
 from conftest import RunningServer, error_of, files_of, told
 
-MOST_JUDGEMENTS = 4  # an agent follows the advice to judge again
+MOST_JUDGEMENTS = 2  # an agent follows the advice to judge again
 
 
 @pytest.mark.clock
