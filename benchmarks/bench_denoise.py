@@ -260,7 +260,7 @@ def judge_ratios(record: dict[str, Any]) -> int:
 def predicted_savings(traces: Path, record: dict[str, Any]) -> dict[str, Any]:
     """Return what `kernwright hotspots` predicts from each eager trace, by model. Times are in ms a step."""
     from kernwright.diagnose.hotspots.as_json import as_json
-    from kernwright.diagnose.hotspots.diagnose import diagnose
+    from kernwright.diagnose.hotspots.ranking import diagnose
     from kernwright.diagnose.trace.trace import read_trace
 
     found = {}

@@ -26,7 +26,7 @@ from diffusers.models.normalization import AdaLayerNormContinuous, AdaLayerNormZ
 from diffusers.models.transformers.transformer_flux import FluxTransformer2DModel
 
 from kernwright import ops
-from kernwright.diagnose.perf_dump.files import write_dump
+from kernwright.diagnose.perf_dump.dump_files import write_dump
 from kernwright.diagnose.perf_dump.provenance import collect_provenance
 from kernwright.diagnose.perf_dump.recorder import DumpRecorder
 

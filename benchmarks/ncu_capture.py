@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernwright.diagnose.ncu.bound.diagnosis import diagnose
+from kernwright.diagnose.ncu.bound.kernel_diagnosis import diagnose
 from kernwright.diagnose.ncu.report.nsight import module_folder, needed_ncu
 from kernwright.diagnose.ncu.report.report_file import read_report
 

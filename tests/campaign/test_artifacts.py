@@ -14,7 +14,7 @@ from kernwright.campaign.promotion.model_check import check_by_labels
 from kernwright.cli.campaign.group import app
 from kernwright.core.errors import KernwrightError
 from kernwright.diagnose.perf_dump.dump import PerfDump
-from kernwright.diagnose.perf_dump.files import write_dump
+from kernwright.diagnose.perf_dump.dump_files import write_dump
 from kernwright.diagnose.perf_dump.provenance import RunProvenance
 from kernwright.report.artifacts.artifact_folder import ArtifactFolder
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from kernwright.cli.console import ProgressBar
 from kernwright.cli.main import app
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
-from kernwright.diagnose.perf_dump.files import find_dumps, read_dump
+from kernwright.diagnose.perf_dump.dump_files import find_dumps, read_dump
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from kernwright.cli.main import app
-from kernwright.diagnose.ncu.bound.diagnosis import BOUNDS
+from kernwright.diagnose.ncu.bound.kernel_diagnosis import BOUNDS
 from kernwright.ops import FAMILIES
 from kernwright.report.reference.generated_pages import generated_pages, left_over
 from kernwright.wiki.check import WikiCheck
@@ -68,6 +68,28 @@ def test_a_situation_finds_pages_for_it_and_no_others() -> None:
     assert {fit.page.name for fit in WIKI.fitting("L2", "9.0", "my_norm")} >= {"clusters"}
     assert "clusters" not in {fit.page.name for fit in WIKI.fitting("L2", "sm_80", "norm")}
     assert groups_of("own_scale") == {"own_scale"}
+
+
+def test_on_a_cpu_no_page_is_about_gpus_alone() -> None:
+    fits = WIKI.fitting(arch="cpu", op="norm_scale_shift", language="cpp", limit=50)
+    names = {fit.page.name for fit in fits}
+    assert names >= {"centred-statistics", "rounding-order", "tvm-ffi"}
+    assert not names & {*GUIDES, "vectorised-loads", "launch-overhead", "triton-pitfalls"}
+
+
+def test_pages_on_another_language_are_left_out() -> None:
+    fits = {each: WIKI.fitting("launch", language=each, limit=50) for each in ("triton", "cuda")}
+    found = {each: {fit.page.name for fit in fits[each]} for each in fits}
+    assert found["triton"] - found["cuda"] == {"triton-pitfalls"}
+    assert found["cuda"] - found["triton"] == {"tvm-ffi", "dependent-launch"}
+
+
+@pytest.mark.parametrize("bottleneck", [None, "issue", "bandwidth"])
+def test_what_failed_for_an_op_is_named_whatever_bounds_it(bottleneck: str | None) -> None:
+    names = [fit.page.name for fit in WIKI.fitting(bottleneck, "sm_90", "residual_gate")]
+    assert "failed-residual-gate-add" in names
+    others = WIKI.fitting(bottleneck, "sm_90", "add_norm", limit=50)
+    assert "failed-residual-gate-add" not in [fit.page.name for fit in others]
 
 
 @pytest.mark.parametrize(("first", "second"), [("loads", "loading"), ("CTA", "block"), ("layer_norm", "LayerNorm")])

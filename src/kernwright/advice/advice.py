@@ -10,12 +10,12 @@ from kernwright.advice.next_step import NextStep, next_steps, repeat_command
 from kernwright.judge.judge_request import JudgeRequest
 from kernwright.judge.record.verdict import UNCOUNTED, MetricResult, Outcome, RowVerdict, Verdict
 
-AT_LIMIT = 0.95  # share of a copy from which on a kernel has nothing left to gain
-LAUNCH_SHARE = 0.5  # share of a call's time outside its kernels from which on the launch is the bottleneck
+AT_LIMIT = 0.95  # share of a copy; a kernel that reaches it cannot become much faster
+LAUNCH_SHARE = 0.5  # share of a call's time outside its kernels; from this share on, the launch is the bottleneck
 
 
 class FailedRow(BaseModel):
-    """A row on which the candidate is incorrect, tampered with or failed."""
+    """A row with the verdict `incorrect`, `tampered` or `failed`."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -1,4 +1,4 @@
-"""Fault: rows of a verdict that have one fault for one reason."""
+"""Fault: rows of a verdict that are incorrect, tampered or failed for the same reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FAULTS: tuple[Outcome, ...] = ("incorrect", "tampered", "failed")
 
 
 class Fault(NamedTuple):
-    """Rows that are incorrect, tampered with or failed for one reason."""
+    """Rows that are incorrect, tampered or failed for the same reason."""
 
     outcome: Outcome
     reason: str  # the first row's reason; those of others may differ in sizes
@@ -19,7 +19,7 @@ class Fault(NamedTuple):
 
 
 def faults_of(verdict: Verdict) -> list[Fault]:
-    """Return the faults of a verdict, each once. Errors that were raised at the same place are one fault."""
+    """Return the faults of a verdict. Errors that were raised at the same place are one fault."""
     found: dict[tuple[Outcome, str], Fault] = {}
     for row in verdict.rows:
         if row.verdict in FAULTS:

@@ -2,7 +2,7 @@
 
 <repository>/.kernwright/campaigns/<name>/
     settings.json        CampaignSettings; equal to the record `campaign_started`
-    page.html            page of the campaign, written anew after each record
+    page.html            page of the campaign, rewritten after each record
     .lock                held by the process that works on the campaign
     worktree/            git worktree on the branch kernwright/<name>
         campaigns/<name>/    the folder of the agent: card, reference, solution/, context/, ITERATIONS.md
@@ -57,7 +57,7 @@ class Campaign:
 
     @property
     def page(self) -> Path:
-        """Return the page that is written anew after each record."""
+        """Return the page of the campaign, which is rewritten after each record."""
         return self.folder / "page.html"
 
     @property

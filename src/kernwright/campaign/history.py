@@ -31,7 +31,7 @@ Body = TypeVar("Body", bound=CampaignBody)
 
 @dataclass(frozen=True)
 class Iteration:
-    """One idea: what was tried, and as far as it is known, what came of it."""
+    """One idea and, as far as they are known, its edit and its outcome."""
 
     started: IterationStarted
     edited: IterationEdited | None = None
@@ -94,7 +94,7 @@ class History:
 
     @cached_property
     def iterations(self) -> list[Iteration]:
-        """Return the iterations in order. Of records with one number and kind, the last one counts."""
+        """Return the iterations in order. If several records have the same number and kind, the last one counts."""
         edited = {body.number: body for body in self.all(IterationEdited)}
         ended = {body.number: body for body in self.all(IterationEnded)}
         started = {body.number: body for body in self.all(IterationStarted)}

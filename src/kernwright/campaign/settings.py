@@ -1,4 +1,4 @@
-"""CampaignSettings: what a campaign was started with. They never change afterwards."""
+"""CampaignSettings: the options of `campaign start`. They never change afterwards."""
 
 from __future__ import annotations
 

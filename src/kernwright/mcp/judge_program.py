@@ -36,7 +36,8 @@ class JsonProgress:
 
 def main() -> None:
     """Carry out the request on the first line of standard input."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a server in the background passes on that it is ignored
+    # A server that was started in the background ignores SIGINT, and its children inherit this.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints must not mix with the lines of the result
     progress = JsonProgress(out)

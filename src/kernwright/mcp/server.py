@@ -1,4 +1,4 @@
-"""The MCP server: its tools and resources, and how their errors are told."""
+"""The MCP server: its tools and resources, and the report of their errors."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _ID = re.compile(rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,200}")')
 
 
 class BoundedLines:
-    """The lines of a stream. A line that is too long is not read into memory; a short one that is no JSON replaces it.
+    """The lines of a stream. A line that is too long is not read into memory, but replaced by one that is not JSON.
 
     The SDK reads whole lines, of any length.
 
@@ -48,7 +48,7 @@ class BoundedLines:
 
 
 def _last_id(tail: bytes) -> re.Match[bytes] | None:
-    """Return the id of a request that ends with it."""
+    """Return the id of a request whose last field is its id."""
     found = list(_ID.finditer(tail))
     return found[-1] if found and tail[found[-1].end() :].strip() == b"}" else None
 
@@ -64,7 +64,7 @@ async def serve_stdio(server: KernwrightServer) -> None:
     async with stdio_server(stdin=anyio.wrap_file(cast("IO[str]", lines))) as (read, write):
 
         async def relay() -> None:
-            """Pass requests on. Answer lines that are none: the SDK drops them, and their sender would wait."""
+            """Pass requests on. Answer other lines with an error: the SDK ignores them, and the client would wait."""
             async with sound:
                 async for message in read:
                     if isinstance(message, Exception):
@@ -78,7 +78,7 @@ async def serve_stdio(server: KernwrightServer) -> None:
 
 
 def _refusal(lines: BoundedLines) -> JSONRPCError:
-    """Return the answer to a line that is no request."""
+    """Return the error for a line that is not a request."""
     if lines.refused:
         text = f"the request is larger than {MOST_REQUEST_BYTES:,} bytes\n  remedy: send less, such as fewer files"
         return JSONRPCError(jsonrpc="2.0", id=lines.refused.pop(0), error=ErrorData(code=INVALID_REQUEST, message=text))

@@ -128,7 +128,7 @@ class Connections(threading.Thread):
                 self._post(job.client, message)
 
     def end(self) -> None:
-        """Refuse everything that waits, send what is unsent, and end the thread."""
+        """Refuse all waiting jobs, send what is unsent, and end the thread."""
         with self._changed:
             self._ended = True
             for job in self._queue:
@@ -170,7 +170,7 @@ class Connections(threading.Thread):
                 self._write(client)
 
     def _look_after_clients(self) -> None:
-        """Drop silent clients and those that have their answer; ask to write where something is unsent."""
+        """Close connections of silent clients and of those that have their answer. Send what is unsent."""
         now = time.monotonic()
         for client in list(self._clients):
             with self._changed:
@@ -268,7 +268,7 @@ class Connections(threading.Thread):
             signal.pthread_kill(self._main.ident, signal.SIGINT)
 
     def _drop(self, client: Client) -> None:
-        """Close a connection. A client that is gone has cancelled its job."""
+        """Close a connection. If it has a job, the job is cancelled."""
         if client in self._clients:
             self._cancel(client.job)
             self._clients.discard(client)

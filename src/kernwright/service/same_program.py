@@ -1,4 +1,4 @@
-"""SameProgram: whether a client and a server would judge alike: the same code, Python and environment."""
+"""SameProgram: whether a client and a server have the same code, Python and environment."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class SameProgram:
 
     @classmethod
     def here(cls) -> SameProgram:
-        """Return those of this process. The code is that of the files now, which may be newer than what runs."""
+        """Return those of this process. The files of the code may be newer than the code that runs."""
         names = {name for name in os.environ if name.startswith(PREFIX)} - RESOLVED
         found = {name: os.environ[name] for name in (*READ_BY_JUDGE, *names) if name in os.environ}
         code = {str(path): digest for path, digest in FileSnapshot.over(PACKAGE).digests.items()}
         return cls(code=digest_of(code), environment={"python": sys.executable} | found)
 
     def difference(self, code: str, environment: dict[str, str]) -> str | None:
-        """Return what differs from a client, which runs this command now; None if nothing does."""
+        """Return what differs between this server and a client; None if nothing does."""
         if code != self.code:
             return "Kernwright was changed after the server started: end the server and start it again"
         names = sorted(self.environment.keys() | environment.keys())

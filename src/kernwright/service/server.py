@@ -60,7 +60,7 @@ class Server:
         self._is_waiting = self._is_judging = self._is_stopped = False
 
     def run(self) -> None:
-        """Serve until nobody asks for the idle time, or until Ctrl-C."""
+        """Serve until no request came for the idle time, or until Ctrl-C."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._handle)
         program = SameProgram.here()
@@ -110,7 +110,7 @@ class Server:
             self._free_memory()
 
     def _answer(self, connections: Connections, job: Job) -> ServiceMessage:
-        """Judge a job. Whatever it raises becomes the answer."""
+        """Judge a job. If it raises an error, the error becomes the answer."""
         try:
             try:
                 self._is_judging = True
@@ -136,7 +136,7 @@ class Server:
         return Judged(verdict=verdict.model_dump(mode="json"), served=served)
 
     def _is_device_broken(self) -> bool:
-        """Return whether a candidate has broken this process's context on the GPU. Only a new process has another."""
+        """Return whether a candidate has broken this process's context on the GPU. A new process is needed then."""
         return self._device is not None and self._device.health() is not None
 
     def _free_memory(self) -> None:

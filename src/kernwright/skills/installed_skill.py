@@ -54,7 +54,7 @@ class InstalledSkill:
 
     @property
     def may_be_replaced(self) -> bool:
-        """Return whether nobody's work is lost if the copy is replaced."""
+        """Return whether the copy can be replaced without losing edits."""
         return self.state in ("missing", "current", "old")
 
     def install(self, force: bool = False) -> bool:

@@ -78,31 +78,34 @@ class Candidate(BaseModel):
     @cached_property
     def sources(self) -> dict[str, bytes]:
         """Return every file of the folder by relative path."""
-        found: dict[str, bytes] = {}
-        left = MOST_BYTES
-        for here, folders, names, descriptor in os.fwalk(self.folder):
-            folders[:] = sorted(set(folders) - IGNORED)
-            for name in sorted({*folders, *names} - IGNORED):
-                path = Path(here, name)
-                mode = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
-                if stat.S_ISDIR(mode):
-                    continue
-                if not stat.S_ISREG(mode):
-                    raise BadFile(path, "", "is a link or a special file", "candidates hold plain files only")
-                relative = path.relative_to(self.folder).as_posix()
-                if not relative.isprintable():  # this also finds bytes that are no text
-                    raise BadFile(self.folder, "", f"holds a file called {relative!r}", "rename it")
-                found[relative] = data = _read_beside(descriptor, name, left + 1)
-                left -= len(data)
-                if left < 0:
-                    raise BadFile(
-                        self.folder, "", "holds over 64 MiB", "a candidate is its sources: remove build products"
-                    )
-        return found
+        return read_sources(self.folder)
 
     @cached_property
     def digest(self) -> str:
         return folder_digest(self.sources)
+
+
+def read_sources(folder: Path) -> dict[str, bytes]:
+    """Return the files of a candidate's folder by relative path. Raise BadFile for what no candidate may hold."""
+    found: dict[str, bytes] = {}
+    left = MOST_BYTES
+    for here, folders, names, descriptor in os.fwalk(folder):
+        folders[:] = sorted(set(folders) - IGNORED)
+        for name in sorted({*folders, *names} - IGNORED):
+            path = Path(here, name)
+            mode = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
+            if stat.S_ISDIR(mode):
+                continue
+            if not stat.S_ISREG(mode):
+                raise BadFile(path, "", "is a link or a special file", "candidates hold plain files only")
+            relative = path.relative_to(folder).as_posix()
+            if not relative.isprintable():  # this also finds bytes that are no text
+                raise BadFile(folder, "", f"holds a file called {relative!r}", "rename it")
+            found[relative] = data = _read_beside(descriptor, name, left + 1)
+            left -= len(data)
+            if left < 0:
+                raise BadFile(folder, "", "holds over 64 MiB", "a candidate is its sources: remove build products")
+    return found
 
 
 def _read_beside(folder: int, name: str, most: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Claims: the sentences of a page that claim something about speed or size, and the links that they rest on."""
+"""Claims: the sentences of a page that claim something about speed or size, and the links that support them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vocabulary: the words of the field. Names of bottlenecks, groups of ops, and words with one meaning."""
+"""Vocabulary: the words of the field. Names of bottlenecks, groups of ops, and words with the same meaning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 from kernwright.core.errors import KernwrightError, did_you_mean
 
-ALL_ARCHITECTURES = "all"
+ALL_ARCHITECTURES, CPU = "all", "cpu"
+LANGUAGES = ("cuda", "triton", "cutedsl", "cpp", "python")
 ANY_OP = "any"
 _WORD = re.compile(r"[a-z0-9]+(?:[_-][a-z0-9]+)*")
 _ENDINGS = (("ies", "y"), ("sses", "ss"), ("ings", ""), ("ing", ""), ("edly", ""), ("ed", ""), ("es", "e"), ("s", ""))
@@ -70,7 +71,7 @@ def stem(word: str) -> str:
 
 
 def terms(text: str) -> list[str]:
-    """Return the terms of a text for the search: stems, with words of one meaning reduced to one."""
+    """Return the terms of a text for the search: stems. Words with the same meaning become the same term."""
     found: list[str] = []
     for word in _WORD.findall(text.casefold()):
         parts = re.split("[_-]", word)

@@ -44,7 +44,7 @@ def test_a_program_edits_the_candidate_and_states_its_idea(
     assert result.idea is not None
     assert (result.idea.hypothesis, result.idea.direction) == ("one multiplication", "fewer-reads")
     assert (result.idea.predicted_ratio, result.cost_usd) == (1.05, 0.25)
-    assert result.note == "done; generated files were put back: prompt.md"
+    assert result.note == "done; generated files were restored: prompt.md"
     shown = result.transcript.decode()
     assert "'KERNWRIGHT_ITERATION': '3', 'KERNWRIGHT_AVOID': 'unroll,stages'} True True True" in shown
     assert "to stderr" in shown and "behind walls" in shown

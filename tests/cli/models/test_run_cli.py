@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
-from kernwright.diagnose.perf_dump.files import read_dump
+from kernwright.diagnose.perf_dump.dump_files import read_dump
 from kernwright.diagnose.presets.catalog import list_presets, load_preset
 from kernwright.diagnose.program_run.engine_command import EngineOptions, sglang_command
 

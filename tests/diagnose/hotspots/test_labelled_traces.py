@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kernwright.diagnose.hotspots.diagnose import diagnose
-from kernwright.diagnose.hotspots.diagnosis import Diagnosis
+from kernwright.diagnose.hotspots.ranking import diagnose
+from kernwright.diagnose.hotspots.trace_diagnosis import Diagnosis
 from kernwright.diagnose.trace.trace import read_trace
 
 TRACES = Path(__file__).parents[1] / "traces"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from made_trace import MadeTrace
 
-from kernwright.diagnose.hotspots.diagnose import diagnose
+from kernwright.diagnose.hotspots.ranking import diagnose
 from kernwright.diagnose.trace.trace import read_trace
 
 WIDTH = 3072

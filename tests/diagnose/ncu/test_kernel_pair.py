@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernwright.diagnose.ncu.bound.diagnosis import KernelDiagnosis, diagnose
+from kernwright.diagnose.ncu.bound.kernel_diagnosis import KernelDiagnosis, diagnose
 from kernwright.diagnose.ncu.kernel_pair import pair_reports
 from kernwright.diagnose.ncu.report.profiled_kernel import Counter, ProfiledKernel
 from kernwright.diagnose.ncu.report.report_file import read_report

@@ -62,5 +62,5 @@ def test_the_commit_is_that_of_the_sources(tmp_path: Path) -> None:
 
 
 def test_reading_dumps_needs_no_torch() -> None:
-    code = "import sys, kernwright.diagnose.perf_dump.files as f; sys.exit('torch' in sys.modules)"
+    code = "import sys, kernwright.diagnose.perf_dump.dump_files as f; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

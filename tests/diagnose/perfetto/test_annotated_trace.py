@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from kernwright.cli.main import app
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
-from kernwright.diagnose.hotspots.diagnose import diagnose
+from kernwright.diagnose.hotspots.ranking import diagnose
 from kernwright.diagnose.perfetto.annotated_trace import write_annotated
 from kernwright.diagnose.recording import read_recording
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -181,3 +182,18 @@ def test_a_chain_that_a_known_kernel_replaces_is_a_fusion(shapes: bool, confiden
     assert fusion.us == 4 * 4 * 80.0 and fusion.share == pytest.approx(0.8)
     assert fusion.saves_us is not None and 0 < fusion.saves_us < fusion.us
     assert fusion.path == "kernwright.norm_scale_shift" and fusion.turn_on and fusion.source
+
+
+def test_the_table_of_fusions_says_how_many_kernels_it_leaves_out(tmp_path: Path) -> None:
+    found = profiled(modulated_norms(True), tmp_path)
+    (fusion,) = found.fusions
+    assert len(fusion.kernels) == 3, "layer_norm, add and mul"
+    more = replace(fusion, kernels=(*fusion.kernels, "fourth", "fifth"))
+    few, many = (
+        next(table for table in tables_of(replace(found, fusions=[each])) if table.title == "fusion opportunities")
+        for each in (fusion, more)
+    )
+    shown, cut = (table.rows[0][table.head.index("kernels")] for table in (few, many))
+    assert "more" not in shown and shown.count(",") == 2
+    assert cut == f"{shown}, and 2 more"
+    assert as_json(replace(found, fusions=[more]))["fusions"][0]["kernels"][-1] == "fifth"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kernwright.diagnose.perf_dump.dump import PerfDump
-from kernwright.diagnose.perf_dump.files import read_dump
+from kernwright.diagnose.perf_dump.dump_files import read_dump
 
 LIBRARY = """
 import torch

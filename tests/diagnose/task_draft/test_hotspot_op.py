@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from kernwright.cli.main import app
 from kernwright.core.errors import KernwrightError
 from kernwright.core.registry import ops_from_file
-from kernwright.diagnose.hotspots.diagnose import diagnose
+from kernwright.diagnose.hotspots.ranking import diagnose
 from kernwright.diagnose.task_draft.chain_function import ChainFunction
 from kernwright.diagnose.task_draft.hotspot_op import draft_op_of, hotspot_of
 from kernwright.diagnose.trace.trace import read_trace

@@ -13,8 +13,8 @@ from made_trace import MadeTrace
 from typer.testing import CliRunner
 
 from kernwright.cli.main import app
-from kernwright.diagnose.hotspots.diagnose import diagnose
-from kernwright.diagnose.hotspots.diagnosis import Diagnosis
+from kernwright.diagnose.hotspots.ranking import diagnose
+from kernwright.diagnose.hotspots.trace_diagnosis import Diagnosis
 from kernwright.diagnose.steps import steps_of
 from kernwright.diagnose.trace.trace import read_trace
 from kernwright.report.diagnosis.page import render_diagnosis, step_times

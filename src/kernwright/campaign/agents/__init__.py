@@ -1,1 +1,1 @@
-"""Agents: what edits a candidate in one iteration of a campaign, and what it may reach."""
+"""Agents: the programs and persons that edit a candidate in an iteration of a campaign, and their restrictions."""

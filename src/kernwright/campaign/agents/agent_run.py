@@ -45,7 +45,7 @@ class AgentRun:
     def run(self, heard: Callable[[str], None]) -> RunEnding:
         """Run the program to its end or to a limit. `heard` receives the last line of each piece of output.
 
-        A KeyboardInterrupt ends all of its processes, and passes on.
+        A KeyboardInterrupt ends all of its processes, and is raised again.
         """
         with adopting_orphans():
             return _Running(self).follow(heard)
@@ -118,7 +118,7 @@ class _Running:
         return limit is not None and self._cost is not None and self._cost > limit
 
     def _read(self, wait_s: float, heard: Callable[[str], None]) -> bool:
-        """Read what there is, waiting for it at most so long. Return whether there was anything."""
+        """Read the available output. Wait for it at most `wait_s` seconds. Return whether there was any."""
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
         if not select.select([descriptor], [], [], wait_s)[0]:
@@ -141,7 +141,7 @@ class _Running:
                 self._cost = float(match[1])
 
     def _end(self) -> None:
-        """End the supervisor, which ends the agent's processes. What escaped it is a child of this process now."""
+        """End the supervisor, which ends the agent's processes. Its orphans are children of this process."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):

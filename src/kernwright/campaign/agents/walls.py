@@ -1,4 +1,4 @@
-"""Walls: what a program agent cannot do. It puts them up around itself, before it runs its first instruction.
+"""Walls: the restrictions of a program that is an agent. The process restricts itself, then executes the program.
 
 The agent reads whatever its user may read, and writes only to the folders that it is given.
 """
@@ -32,7 +32,7 @@ TERMINALS = ("/dev/tty", "/dev/ptmx", "/dev/pts")
 
 @dataclass(frozen=True)
 class Walls:
-    """Orders: the trees that the agent may write, and its network.
+    """The folders that the agent may write, and its network.
 
     `network` is `none` (no sockets at all), `local` (only sockets of this machine's file system) or `all`.
     """

@@ -8,7 +8,7 @@ from pathlib import Path
 from kernwright.campaign.campaign import Campaign
 from kernwright.campaign.record import Bottleneck, RowFigure
 from kernwright.core.errors import KernwrightError
-from kernwright.diagnose.ncu.bound.diagnosis import KernelDiagnosis, diagnose
+from kernwright.diagnose.ncu.bound.kernel_diagnosis import KernelDiagnosis, diagnose
 from kernwright.diagnose.ncu.report.metric_names import DURATION
 
 Tell = Callable[[str], None]

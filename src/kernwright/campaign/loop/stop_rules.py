@@ -1,4 +1,4 @@
-"""Stop rules: when a campaign may not go on, and why. All rules are pure functions of the history."""
+"""Stop rules: when a campaign may not continue, and why. All rules are pure functions of the history."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kernwright.campaign.history import History, Iteration
+from kernwright.campaign.record import direction_tag
 from kernwright.campaign.settings import Budget
 from kernwright.campaign.state.standing import ideas, standing_of, target_of, usage_of
 
-MOST_IN_VAIN = 3  # iterations in a row without improvement, after which conditions apply to the next one
+MOST_IN_VAIN = 3  # iterations in a row without improvement, after which the next one must meet conditions
 
 RuleName = Literal["target", "iterations", "minutes", "cost", "profile", "reread", "direction"]
 FINAL: frozenset[RuleName] = frozenset({"target", "iterations", "minutes", "cost"})  # nothing lifts them
@@ -43,15 +44,10 @@ def refusals(history: History, limits: Budget | None = None, direction: str | No
 
 
 def avoided_directions(history: History) -> tuple[str, ...]:
-    """Return the directions that the next idea may not have: those of the last iterations, if all were in vain."""
+    """Return the directions that the next idea may not have: those of the last three, if none improved."""
     if (streak := _streak(history)) is None:
         return ()
-    return tuple(dict.fromkeys(plain_direction(each.idea.direction) for each in streak if each.idea))
-
-
-def plain_direction(direction: str) -> str:
-    """Return a direction in the form in which directions are compared."""
-    return "-".join(direction.casefold().replace("_", " ").replace("-", " ").split())
+    return tuple(dict.fromkeys(direction_tag(each.idea.direction) for each in streak if each.idea))
 
 
 def _target(history: History) -> list[Refusal]:
@@ -89,7 +85,7 @@ def _in_vain(history: History, direction: str | None) -> list[Refusal]:
         why = f"{since}, and the ledger was not read again since iteration {last}"
         found.append(Refusal("reread", why, "kernwright campaign reread"))
     avoided = avoided_directions(history)
-    if direction is not None and plain_direction(direction) in avoided:
+    if direction is not None and direction_tag(direction) in avoided:
         why = f"{since}, and direction {direction!r} is one of theirs: {', '.join(avoided)}"
         found.append(Refusal("direction", why, "try another direction"))
     return found

@@ -102,7 +102,7 @@ def check_by_arithmetic(campaign: Campaign, trace: str, noise: float | None = No
         noise: the smallest relative change of a model run that can be measured; by default 2 %.
     """
     from kernwright.diagnose.catalogue.catalogue import shipped_catalogue
-    from kernwright.diagnose.hotspots.diagnose import diagnose
+    from kernwright.diagnose.hotspots.ranking import diagnose
     from kernwright.diagnose.recording import read_recording
 
     case = PromotionCase.of(campaign)

@@ -56,7 +56,7 @@ class Promotion:
         return self.campaign.folder / "promoted"
 
     def case(self) -> PromotionCase:
-        """Return the case. Raise KernwrightError if this candidate can never become a kernel of kernwright.ops."""
+        """Return the case. Raise KernwrightError if a candidate of this kind cannot be promoted."""
         case = PromotionCase.of(self.campaign)
         settings = self.campaign.settings
         export = f"kernwright campaign export {settings.name} --to sglang DIR, or copy the candidate into your project"

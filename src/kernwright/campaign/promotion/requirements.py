@@ -1,4 +1,4 @@
-"""The requirements of a promotion: which are met, and for each other one the command that helps."""
+"""The requirements of a promotion: which of them are met, and a command for each one that is not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PromotionRequirement:
 
 @dataclass(frozen=True, kw_only=True)
 class PromotionCase:
-    """Everything that speaks for or against the promotion of a campaign's best version."""
+    """The best version of a campaign with its evidence, and the requirements of its promotion."""
 
     campaign: Campaign
     history: History
@@ -65,7 +65,7 @@ class PromotionCase:
         return f"kernwright campaign promote {self.campaign.name}"
 
     def digest_problem(self) -> str | None:
-        """Return what changed since the campaign began: the task or its baseline; None if neither did."""
+        """Return what changed since the campaign began, the task or its baseline; None if nothing changed."""
         settings = self.campaign.settings
         if self.task.digest != settings.task_digest:
             return f"task {self.task.name} changed since the campaign began"
@@ -123,7 +123,7 @@ class PromotionCase:
     def _floor(self) -> PromotionRequirement:
         under = self.runs.rows_under_the_floor()
         return PromotionRequirement(
-            name="no row under the floor",
+            name="no row is slower",
             is_met=not under and bool(self.runs.full_runs),
             why=f"slower than the baseline by more than the noise band: {', '.join(under[:6])}"
             if under

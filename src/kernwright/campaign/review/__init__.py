@@ -1,1 +1,1 @@
-"""Reviews of a campaign's best version: the checklist, what the tool can show of it, and findings that block."""
+"""Reviews of a campaign's best version: the checklist with its facts, and findings, which block a promotion."""

@@ -1,4 +1,4 @@
-"""The checklist of a review, and leads: constructs in the sources that are worth a look."""
+"""The checklist of a review, and leads: lines of the sources that a reviewer should look at."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST = 160  # characters of a line that are shown
 
 
 class LeadPattern(BaseModel):
-    """A construct that is worth a look, as a regular expression for one line."""
+    """A pattern of leads: a regular expression for one line."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -61,7 +61,7 @@ class Checklist(BaseModel):
 
 
 class Lead(BaseModel):
-    """A line of a source that is worth a look, and what it may mean."""
+    """A line of a source that a reviewer should look at, and what it may mean."""
 
     model_config = ConfigDict(frozen=True)
 

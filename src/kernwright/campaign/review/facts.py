@@ -1,4 +1,4 @@
-"""What the tool itself can show for each check of a review, from the verdicts on a version and from its sources."""
+"""Facts for each check of a review, from the verdicts on a version and from its sources."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ReviewFacts:
     verdicts: Sequence[Verdict]
 
     def on(self, check: str) -> list[str]:
-        """Return the facts on one check, one sentence each; none for a check that only a reader can answer."""
+        """Return the facts on one check, one sentence each; none if only a reviewer can answer it."""
         shown = _SHOWN.get(check)
         return list(shown(self)) if shown is not None else []
 

@@ -1,7 +1,7 @@
 """Hygiene: the state that a repository must have before a campaign starts in it.
 
-A campaign's results refer to its base commit. So the tree must be exactly that of a commit which others can have: clean
-and, where the branch has an upstream, neither behind it nor diverged from it.
+A campaign's results refer to its base commit. So the files must be exactly those of a commit that others can get: the
+tree is clean and, if the branch has an upstream, it is neither behind it nor diverged from it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def check_hygiene(folder: Path, base: str | None = None) -> CleanBase:
     branch = _branch(repository)
     if branch is None:
         raise UncleanRepository(
-            f"HEAD is detached at {head[:12]}: whether it is in step with a branch is unknown",
+            f"HEAD is detached at {head[:12]}: whether it is behind a branch is unknown",
             f"switch to a branch, or name the commit: --base {head[:12]}",
         )
     return CleanBase(repository, head, _against_upstream(repository, branch))
@@ -136,7 +136,7 @@ def _branch(repository: Repository) -> str | None:
 
 
 def _against_upstream(repository: Repository, branch: str) -> UpstreamState:
-    """Return the state against the upstream. The last `git fetch` decides; nothing is downloaded."""
+    """Return the state compared with the upstream as of the last `git fetch`. Nothing is downloaded."""
     merge, remote = (repository.configured(f"branch.{branch}.{key}") for key in ("merge", "remote"))
     if merge is None or remote is None:
         return "no upstream"

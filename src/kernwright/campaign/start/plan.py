@@ -148,7 +148,7 @@ def refuse_name(name: str) -> None:
 
 
 def is_taken(name: str, repository: Repository, ledger: Path) -> bool:
-    """Return whether a campaign has this name. The remains of an interrupted start are none."""
+    """Return whether a campaign has this name. The remains of an interrupted start do not count."""
     folder = campaigns_folder(repository.root) / name
     if (folder / SETTINGS_FILE).exists():
         return True

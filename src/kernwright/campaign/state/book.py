@@ -1,4 +1,4 @@
-"""CampaignBook: the records of a campaign, as the one process that works on it reads and writes them."""
+"""CampaignBook: the records of a campaign, as the process that works on it reads and writes them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class CampaignBook:
 
 @contextmanager
 def working_on(campaign: Campaign, listener: Listener | None = None) -> Iterator[CampaignBook]:
-    """Be the one process that works on a campaign.
+    """Work on a campaign, while no other process does.
 
     Args:
         listener: is called after each record.

@@ -1,4 +1,4 @@
-"""Limits: why a configuration need not be judged: the hardware cannot run it, or it spills registers."""
+"""Limits: the reasons why a configuration is not judged: the hardware cannot run it, or it spills registers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ARCHITECTURE_WITHOUT_GPU = "sm_90"
 
 @dataclass(frozen=True)
 class HardwareLimits:
-    """The limits of one GPU; None for a CPU, which has none of these."""
+    """The limits of one GPU. They are None for a CPU."""
 
     sm: SmLimits | None
 

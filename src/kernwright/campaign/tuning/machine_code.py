@@ -1,4 +1,4 @@
-"""MachineCode: what a candidate compiles to, and what the compiler reports about it.
+"""MachineCode: the instructions that a candidate compiles to, and the report of the compiler.
 
 The compiler reads the candidate; nothing of it is run or imported. Two candidates with the same digest run the same
 instructions, so that only one of them needs to be judged.
@@ -150,7 +150,7 @@ def _reports(log: str) -> Iterator[KernelReport]:
 
 
 def _source_digest(candidate: Candidate) -> str:
-    """Return the digest of sources that only a run would compile, without comments and formatting."""
+    """Return the digest of sources that are compiled only when they run, without comments and formatting."""
     contents: Mapping[str, str] = {
         name: Source(Path(name).suffix, content.decode("utf-8", "replace")).code
         for name, content in candidate.sources.items()

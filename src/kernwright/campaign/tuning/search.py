@@ -93,7 +93,7 @@ class SampledSearch:
         yield from self._listed()
 
     def note(self, configuration: Configuration, value: float | None = None) -> None:
-        """Note a proposal that is not judged: it has a known speedup, or is as bad as a wrong kernel."""
+        """Tell the sampler about a proposal that is not judged: its known speedup, or that it cannot be used."""
         self._add(self._study, configuration, self._value(Tried(configuration, value)))
 
     def _is_new(self, configuration: Configuration) -> bool:
@@ -104,15 +104,15 @@ class SampledSearch:
         return self._space.allows(configuration)
 
     def _listed(self) -> Iterator[Configuration]:
-        """Yield what is left of the space, the best estimate first."""
+        """Yield the configurations that were not tried, the best estimate first."""
         left = [each for each in self._space.all_configurations(MOST_LISTED) if self._space.key(each) not in self._seen]
         left.sort(key=lambda each: -(self.estimate(each) or 0.0))
         yield from (each for each in left if self._is_new(each))
 
     def estimate(self, configuration: Configuration) -> float | None:
-        """Return the expected speedup over the baseline: the mean of the neighbours' logarithms, weighted by nearness.
+        """Return the expected speedup over the baseline: the mean over similar configurations, weighted by distance.
 
-        None while too little is known.
+        None if there are too few results.
         """
         known = [each for each in self._tried if each.value is not None]
         if len(known) < LEAST_KNOWN:

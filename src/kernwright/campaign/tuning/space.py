@@ -63,7 +63,7 @@ class TunedParameter(BaseModel):
         return len(numbers) == len(self.values) and list(numbers) == sorted(numbers)
 
     def distance(self, one: Value, other: Value) -> float:
-        """Return how far apart two values are, from 0 to 1. Ordered values count by their places."""
+        """Return the distance of two values, from 0 to 1. For ordered values, it is computed from their places."""
         if one == other:
             return 0.0
         if not self.is_ordered:
@@ -72,7 +72,7 @@ class TunedParameter(BaseModel):
 
 
 class LaunchFormulas(BaseModel):
-    """What a configuration asks of the hardware, as formulas over the parameters."""
+    """The resources that a configuration needs, as formulas over the parameters."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -137,7 +137,7 @@ class Space(BaseModel):
         return as_json({name: configuration[name] for name in self.parameters})
 
     def all_configurations(self, most: int) -> Iterator[Configuration]:
-        """Yield the allowed configurations, after at most so many with the others."""
+        """Yield the allowed configurations among the first `most` ones."""
         names = list(self.parameters)
         combinations = itertools.product(*(self.parameters[name].values for name in names))
         for values in itertools.islice(combinations, most):
@@ -146,7 +146,7 @@ class Space(BaseModel):
                 yield found
 
     def distance(self, one: Configuration, other: Configuration) -> float:
-        """Return how far apart two configurations are; 1 if one parameter goes through its whole range."""
+        """Return the distance of two configurations; 1 if only one parameter differs, by its whole range."""
         return math.hypot(*(each.distance(one[name], other[name]) for name, each in self.parameters.items()))
 
     def positions(self, configuration: Configuration) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def _is_in(value: Value, values: tuple[Value, ...]) -> bool:
 
 
 def as_json(configuration: Configuration) -> str:
-    """Return the one spelling of a configuration."""
+    """Return a configuration as JSON. Equal configurations have equal texts."""
     return json.dumps(dict(configuration), sort_keys=True)
 
 

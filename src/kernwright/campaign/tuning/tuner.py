@@ -63,7 +63,7 @@ def candidates(situation: Situation) -> list[Configuration]:
     held = [(rows, whole, warps) for rows in (1, 2) for warps in (2, 4, 8, 16, 32) if whole <= HELD]
     held = [shape for shape in held if 8 <= shape[0] * whole // (32 * shape[2]) <= 64]
     pieces = [(1, block, warps) for block, warps in ((1024, 4), (2048, 8), (4096, 8), (4096, 16), (8192, 16))]
-    # Pieces with a remainder, or only a few pieces, gain nothing that outweighs reading a token again.
+    # Pieces read a token twice. With a remainder, or with few pieces, this costs more than it gains.
     pieces = [shape for shape in pieces if whole > HELD or (shape[1] < width and width % shape[1] == 0)]
     return _distinct([*held, *pieces[: 5 if whole > HELD else 2]])
 

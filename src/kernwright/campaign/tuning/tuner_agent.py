@@ -1,4 +1,4 @@
-"""TunerAgent: the agent without a model and without a network. An iteration is one configuration of the space."""
+"""TunerAgent: an agent that tries configurations of a space, one per iteration. It needs no network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kernwright.campaign.agents.agent import NOTHING_LEFT, AgentResult, Assignment
 from kernwright.campaign.agents.guard.commits import committed
-from kernwright.campaign.record import Idea
+from kernwright.campaign.record import Idea, direction_tag
 from kernwright.campaign.tuning.limits import ARCHITECTURE_WITHOUT_GPU, HardwareLimits, gpu_architecture, limits_of
 from kernwright.campaign.tuning.machine_code import CodeCompiler, MachineCode, missing_compiler
 from kernwright.campaign.tuning.past_trials import PastTrial, note_of, past_trials
@@ -111,7 +111,8 @@ class _TunerIteration:
         return limit is not None and time.monotonic() - self.started_at > limit
 
     def _excluded(self, configuration: Configuration) -> str | None:
-        if self.past and (direction := self._direction(configuration)) in self.assignment.avoid_directions:
+        direction = self._direction(configuration)
+        if self.past and direction_tag(direction) in map(direction_tag, self.assignment.avoid_directions):
             self.has_avoided = True
             return f"the direction {direction} is refused now"
         return self.limits.problem_before(self.template.space, configuration)
@@ -129,7 +130,7 @@ class _TunerIteration:
             return compiler.compile(load_candidate(folder))
 
     def _with_code(self, compiler: CodeCompiler, trial: PastTrial) -> PastTrial:
-        """Return a past trial with the digest of its machine code, which versions of a user lack."""
+        """Return a past trial with the digest of its machine code. Records of a user's versions do not have it."""
         if trial.code or not self.template.space.holds(trial.configuration):
             return trial
         return replace(trial, code=self._compiled(compiler, trial.configuration).digest)
@@ -174,7 +175,7 @@ class _TunerIteration:
         return Idea(hypothesis=hypothesis, direction=self._direction(configuration), predicted_ratio=predicted)
 
     def _direction(self, configuration: Configuration) -> str:
-        """Return the tag of a move: the parameters that change most against the best version."""
+        """Return the direction: the parameters that differ most from the best version."""
         names = changed_most(self.template.space, self.reference, configuration)
         return "+".join(name.lower().replace("_", "-") for name in names) or "defaults"
 

@@ -44,7 +44,7 @@ AgentOption = Annotated[
 
 @contextmanager
 def work_on(campaign: Campaign) -> Iterator[CampaignWork]:
-    """Be the one process that works on a campaign, with progress on standard error and a page that is kept up to date.
+    """Work on a campaign while no other process does, with progress on standard error. Keep its page up to date.
 
     SIGTERM ends the work like Ctrl-C.
     """
@@ -62,7 +62,7 @@ def work_on(campaign: Campaign) -> Iterator[CampaignWork]:
 
 
 def write_page(campaign: Campaign, history: History) -> None:
-    """Write the campaign's page. A page that cannot be written costs no work."""
+    """Write the campaign's page. If it cannot be written, the work continues."""
     from kernwright.core.errors import KernwrightError
     from kernwright.report.campaign.page import write_campaign_page
 
@@ -81,7 +81,7 @@ def agent_of(campaign: Campaign, name: str | None) -> Agent:
 
 
 def say_outcome(iteration: Iteration) -> None:
-    """Print what came of an iteration."""
+    """Print the outcome of an iteration."""
     from kernwright.campaign.files.iterations_file import iteration_lines
 
     say(f"iteration {iteration.number}")

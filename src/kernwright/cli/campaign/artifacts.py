@@ -12,7 +12,8 @@ from kernwright.cli.output import say
 
 def artifacts(
     words: Annotated[
-        list[str], typer.Argument(metavar="[NAME] DIR", help="campaign; default: the only one here. And a new folder")
+        list[str],
+        typer.Argument(metavar="[NAME] DIR", help="name of the campaign; default: the only one. Then the new folder"),
     ],
     image: Annotated[
         tuple[Path, Path] | None,

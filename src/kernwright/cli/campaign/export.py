@@ -20,7 +20,7 @@ def export(
         ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="report whether the exported copy and the best version have drifted apart")
+        bool, typer.Option("--check", help="report whether the exported copy and the best version differ")
     ] = False,
     apply: Annotated[bool, typer.Option("--apply", help="write the files into the tree, besides the patch")] = False,
     output: Annotated[
@@ -37,7 +37,7 @@ def export(
 
     Candidates in Triton, CUDA and C++ can be exported. The launcher refuses calls that are not like the judged ones.
 
-    Exit status 0: written, or with --check no drift; 1: the copies have drifted apart.
+    Exit status 0: written, or with --check no drift; 1: the copies differ.
     """
     from kernwright.campaign.export.sglang_export import SglangExport
     from kernwright.campaign.lookup import find_campaign

@@ -15,9 +15,7 @@ from kernwright.cli.campaign.start import start
 from kernwright.cli.campaign.status import list_, status
 from kernwright.cli.campaign.step import step
 
-app = typer.Typer(
-    help="Find a faster candidate for an op: one idea after the other, each judged and recorded.", no_args_is_help=True
-)
+app = typer.Typer(help="Make an op faster, one idea at a time. Each idea is judged and recorded.", no_args_is_help=True)
 app.command()(start)
 app.command()(step)
 app.command()(run)

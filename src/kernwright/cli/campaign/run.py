@@ -9,19 +9,17 @@ import typer
 from kernwright.cli.campaign.arguments import AgentOption, CampaignName, agent_of, work_on
 from kernwright.cli.output import say
 
-HUMAN = "human"
-
 
 def run(
     name: CampaignName = None,
     iterations: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="end when the campaign has so many iterations in all")
+        int | None, typer.Option(metavar="N", min=1, help="maximum number of iterations of the whole campaign")
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option(metavar="MINUTES", help="end when agents and judgements have taken so many minutes in all"),
+        typer.Option(metavar="MINUTES", help="maximum minutes of agents and judgements in the whole campaign"),
     ] = None,
-    cost: Annotated[float | None, typer.Option(metavar="USD", help="end when agents have cost so much in all")] = None,
+    cost: Annotated[float | None, typer.Option(metavar="USD", help="maximum cost of all agents in US dollars")] = None,
     agent: AgentOption = None,
     agent_minutes: Annotated[
         float | None, typer.Option(metavar="MINUTES", help="time limit of one call of the agent")
@@ -29,8 +27,8 @@ def run(
 ) -> None:
     """Repeat iterations until a stop rule, a budget or the target ends the campaign.
 
-    All limits count what the campaign has used since its start. So the same command continues after Ctrl-C or a kill,
-    and does nothing more once it has ended.
+    All limits count from the start of the campaign. After Ctrl-C or a kill, the same command continues. Once the
+    campaign has ended, it does nothing.
     """
     from kernwright.campaign.lookup import find_campaign
     from kernwright.campaign.loop.run import run_campaign
@@ -43,10 +41,7 @@ def run(
             raise KernwrightError(f"{option} must be above 0, got {limit:g}", "omit it for no limit")
     campaign = find_campaign(name)
     own = campaign.settings.budget
-    if (agent or campaign.settings.agent) == HUMAN:
-        from kernwright.campaign.agents.human import refuse_run
-
-        raise refuse_run(campaign.name)
+    editor = agent_of(campaign, agent)
     if all(limit is None for limit in (iterations, budget, own.iterations, own.minutes)):
         raise KernwrightError(
             "neither the campaign nor the command limits iterations or time, and an agent need not report its cost",
@@ -54,7 +49,6 @@ def run(
         )
     limits = Budget(iterations=iterations, minutes=budget, cost_usd=cost)
     seconds = 60 * agent_minutes if agent_minutes is not None else None
-    editor = agent_of(campaign, agent)
     with work_on(campaign) as work:
         reason = run_campaign(work, editor, limits, seconds)
         status = CampaignStatus.of(campaign, work.book.history, is_running=False)

@@ -14,8 +14,6 @@ from kernwright.cli.output import say
 if TYPE_CHECKING:
     from kernwright.campaign.campaign import Campaign
 
-HUMAN, TUNER = "human", "tuner"
-
 
 def start(
     task: TaskName,
@@ -51,33 +49,34 @@ def start(
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
     baseline: Annotated[str, typer.Option(help="baseline to beat", autocompletion=complete_baselines)] = "eager",
     metric: Annotated[str | None, typer.Option(help="deciding metric; default: the task's")] = None,
-    iterations: Annotated[int | None, typer.Option(metavar="N", min=1, help="most iterations")] = None,
+    iterations: Annotated[int | None, typer.Option(metavar="N", min=1, help="maximum number of iterations")] = None,
     budget: Annotated[
-        float | None, typer.Option(metavar="MINUTES", help="most minutes of agents and judgements together")
+        float | None, typer.Option(metavar="MINUTES", help="maximum minutes of agents and judgements together")
     ] = None,
-    cost: Annotated[float | None, typer.Option(metavar="USD", help="most that agents may cost")] = None,
+    cost: Annotated[float | None, typer.Option(metavar="USD", help="maximum cost of agents in US dollars")] = None,
     target: Annotated[
         float | None,
-        typer.Option(metavar="RATIO", help="speedup that ends the campaign; default: the bandwidth limit"),
+        typer.Option(metavar="RATIO", help="speedup at which the campaign ends; default: the bandwidth limit"),
     ] = None,
     ledger: Annotated[
         Path | None, typer.Option(help="ledger folder; default: .kernwright/ledger of the repository")
     ] = None,
     prepare_only: Annotated[
-        bool, typer.Option("--prepare-only", help="make worktree and card, and measure nothing")
+        bool, typer.Option("--prepare-only", help="make the worktree and the task card, but measure nothing")
     ] = False,
 ) -> None:
     """Start a campaign: check the repository, make a worktree with the task card, and measure the baseline.
 
-    The repository must be clean, on a commit, and in step with its upstream.
+    The repository must have no uncommitted changes, and its branch must not be behind the upstream.
     """
     from typing import cast, get_args
 
     from pydantic import ValidationError
 
+    from kernwright.campaign.agents.agent import HUMAN
     from kernwright.campaign.campaign import Campaign
     from kernwright.campaign.loop.run import prepare
-    from kernwright.campaign.settings import Budget, CampaignLanguage
+    from kernwright.campaign.settings import Budget, CampaignLanguage, CampaignSettings
     from kernwright.campaign.start.plan import CampaignPlan
     from kernwright.campaign.start.start import start_campaign
     from kernwright.core.errors import KernwrightError
@@ -100,7 +99,12 @@ def start(
         language=cast("CampaignLanguage | None", language), agent=agent, agent_command=agent_command,
         agent_walls=walls, budget=limits, target_ratio=target, ledger=ledger, candidate=from_,
     )  # fmt: skip
-    campaign = start_campaign(Path.cwd(), plan, base, check=lambda settings: agent_of(Campaign(settings), None))
+
+    def check(settings: CampaignSettings) -> None:
+        if agent != HUMAN:
+            agent_of(Campaign(settings), None)
+
+    campaign = start_campaign(Path.cwd(), plan, base, check)
     say(f"campaign {campaign.name} on branch {campaign.branch}")
     say(f"  card     {campaign.agent_folder / 'prompt.md'}")
     if not prepare_only:
@@ -113,6 +117,8 @@ def start(
 
 
 def _usual_agent(candidate: Path | None) -> str:
+    from kernwright.campaign.agents.agent import HUMAN
+    from kernwright.campaign.agents.lookup import TUNER
     from kernwright.campaign.tuning.space import SPACE_FILE
 
     return TUNER if candidate is not None and (candidate / SPACE_FILE).is_file() else HUMAN

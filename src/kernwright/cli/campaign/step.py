@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from kernwright.campaign.campaign import Campaign
     from kernwright.campaign.record import Idea
 
-HUMAN = "human"
-
 
 def step(
     name: CampaignName = None,
@@ -30,11 +28,11 @@ def step(
     """Do one iteration: an idea, an edit, a verdict, and a record of all three.
 
     With --hypothesis, your edit in solution/ is judged. Without it, the campaign's agent edits. An iteration that was
-    interrupted is finished first. An edit that does not improve is taken back; its commit stays.
+    interrupted is finished first. An edit that does not improve is undone; its commit stays.
 
     Exit status: 0 if the edit improved, 1 if not.
     """
-    from kernwright.campaign.agents.agent import Assignment
+    from kernwright.campaign.agents.agent import HUMAN, Assignment
     from kernwright.campaign.lookup import find_campaign
     from kernwright.campaign.loop.run import prepare
     from kernwright.campaign.loop.step import check_allowed, step_by_hand, step_with

@@ -45,7 +45,8 @@ def denoise(
     ] = None,
     repeat: Annotated[int, typer.Option(metavar="N", help="number of runs; each has its own dump")] = 1,
     warmup: Annotated[
-        int, typer.Option(metavar="N", help="number of denoising steps in a first run, which is not counted")
+        int,
+        typer.Option(metavar="N", help="denoising steps of the warm-up, a run that is not counted; 0: none"),
     ] = 2,
     tiny: Annotated[bool, typer.Option("--tiny", help="small version of the model; a CPU runs it in seconds")] = False,
     allow_busy: Annotated[
@@ -96,7 +97,7 @@ def _request(
     from kernwright.core.errors import KernwrightError, did_you_mean
     from kernwright.diagnose.denoise.benchmark import DenoiseRequest
     from kernwright.diagnose.denoise.compilation import COMPILE_MODES
-    from kernwright.diagnose.perf_dump.files import dump_path
+    from kernwright.diagnose.perf_dump.dump_files import dump_path
     from kernwright.diagnose.presets.catalog import find_preset
 
     mode = next((each for each in COMPILE_MODES if each == compile), None)
@@ -145,7 +146,7 @@ def _check_machine(device: str, allow_busy: bool) -> dict[str, Any]:
 
 def _paths(request: DenoiseRequest, file: Path | None, repeat: int) -> list[Path]:
     """Return the files of the dumps."""
-    from kernwright.diagnose.perf_dump.files import dump_path
+    from kernwright.diagnose.perf_dump.dump_files import dump_path
 
     if file is None:
         return [dump_path(request.name, request.label) for _ in range(repeat)]
@@ -158,7 +159,7 @@ def _paths(request: DenoiseRequest, file: Path | None, repeat: int) -> list[Path
 def _run(request: DenoiseRequest, paths: list[Path]) -> None:
     from kernwright.cli.console import ProgressBar
     from kernwright.diagnose.denoise.benchmark import DenoiseBenchmark
-    from kernwright.diagnose.perf_dump.files import write_dump
+    from kernwright.diagnose.perf_dump.dump_files import write_dump
 
     results = []
     with ProgressBar("steps") as bar:

@@ -10,7 +10,7 @@ import typer
 from kernwright.cli.output import refuse_unwritable, say
 
 if TYPE_CHECKING:
-    from kernwright.diagnose.hotspots.diagnosis import Diagnosis
+    from kernwright.diagnose.hotspots.trace_diagnosis import Diagnosis
 
 WORTH_A_TASK = 0.01  # share of the time from which a new hotspot is worth a task
 
@@ -41,7 +41,7 @@ def hotspots(
     """
     from kernwright.core.errors import KernwrightError
     from kernwright.diagnose.catalogue.catalogue import shipped_catalogue
-    from kernwright.diagnose.hotspots.diagnose import diagnose
+    from kernwright.diagnose.hotspots.ranking import diagnose
     from kernwright.diagnose.recording import read_recording
 
     if markdown and as_json:

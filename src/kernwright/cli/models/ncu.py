@@ -14,7 +14,7 @@ from kernwright.cli.program_command import program_of
 if TYPE_CHECKING:
     import re
 
-    from kernwright.diagnose.ncu.bound.diagnosis import KernelDiagnosis
+    from kernwright.diagnose.ncu.bound.kernel_diagnosis import KernelDiagnosis
     from kernwright.diagnose.ncu.capture.target import CapturedReport, CaptureOptions
     from kernwright.diagnose.ncu.report.profiled_kernel import ProfiledKernel
     from kernwright.diagnose.roofline.gpu_model import GpuModel
@@ -66,6 +66,9 @@ def ncu(
         ),
     ] = None,
     gpu: Annotated[str | None, typer.Option(help="model of the GPU, if the report does not name it")] = None,
+    allow_busy: Annotated[
+        bool, typer.Option("--allow-busy", help="for a task or a preset: also accept a GPU that other processes use")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ) -> None:
     """Show what bounds a kernel, with the counters that show it, usual remedies, and its place on the roofline.
@@ -83,7 +86,7 @@ def ncu(
     else:
         from kernwright.diagnose.ncu.capture.target import CaptureOptions
 
-        options = CaptureOptions(kernel=kernel, skip=skip, count=count, label=label)
+        options = CaptureOptions(kernel=kernel, skip=skip, count=count, label=label, allow_busy=allow_busy)
         wanted = [side for side in (baseline, candidate) if side is not None]
         sides = [_captured(each, model) for each in _capture(target, program, rows, wanted, options)]
     if len(sides) > 1 and (report or (baseline and candidate)):
@@ -174,7 +177,7 @@ def _stored(path: Path, pattern: str | None, model: GpuModel | None) -> list[Ker
 def _diagnoses(
     chosen: list[ProfiledKernel], report: list[ProfiledKernel], model: GpuModel | None
 ) -> list[KernelDiagnosis]:
-    from kernwright.diagnose.ncu.bound.diagnosis import diagnose
+    from kernwright.diagnose.ncu.bound.kernel_diagnosis import diagnose
 
     return [diagnose(each, report, model) for each in chosen]
 
@@ -195,15 +198,15 @@ def _compiled(pattern: str | None) -> re.Pattern[str] | None:
 def _show(diagnoses: list[KernelDiagnosis], as_json: bool) -> None:
     import json
 
-    from kernwright.diagnose.ncu import wording
+    from kernwright.diagnose.ncu import diagnosis_output
 
     if as_json:
-        say(json.dumps({"kernels": [wording.as_json(each) for each in diagnoses]}, indent=2))
+        say(json.dumps({"kernels": [diagnosis_output.as_json(each) for each in diagnoses]}, indent=2))
         return
     for number, each in enumerate(diagnoses):
         if number:
             say("")
-        for line in wording.lines_of(each):
+        for line in diagnosis_output.lines_of(each):
             say(line)
 
 
@@ -211,13 +214,13 @@ def _show_pairs(before: list[list[KernelDiagnosis]], after: list[list[KernelDiag
     """Print pairs of reports: two stored ones, or those of each row."""
     import json
 
-    from kernwright.diagnose.ncu import wording
+    from kernwright.diagnose.ncu import diagnosis_output
     from kernwright.diagnose.ncu.kernel_pair import pair_reports
 
     found = [pair_reports(*sides) for sides in zip(before, after, strict=True)]
     if as_json:
-        say(json.dumps({"reports": [wording.pair_json(pair) for pair in found]}, indent=2))
+        say(json.dumps({"reports": [diagnosis_output.pair_json(pair) for pair in found]}, indent=2))
         return
     for pair in found:
-        for line in wording.report_pair_lines(pair):
+        for line in diagnosis_output.report_pair_lines(pair):
             say(line)

@@ -54,7 +54,7 @@ def _compare_in_turns(command: Sequence[str], swaps: Sequence[Swap], turns: int,
     from kernwright.cli.models.compare import show
     from kernwright.diagnose.compare.comparison import compare_sides
     from kernwright.diagnose.compare.label_runs import LabelRuns
-    from kernwright.diagnose.perf_dump.files import file_dump
+    from kernwright.diagnose.perf_dump.dump_files import file_dump
     from kernwright.diagnose.swap.swapped_run import BASE, take_turns
 
     held: dict[str, list[tuple[ProgramRun, object]]] = {BASE: [], label: []}

@@ -12,7 +12,7 @@ from kernwright.cli.output import say
 if TYPE_CHECKING:
     from kernwright.tasks.task import Task
 
-app = typer.Typer(no_args_is_help=True, help="Start a candidate for an op.")
+app = typer.Typer(no_args_is_help=True, help="Write a first candidate for an op.")
 
 
 @app.callback()
@@ -28,10 +28,10 @@ def new(
         Path | None, typer.Argument(metavar="DIR", help="folder of the candidate; default: OP_LANGUAGE")
     ] = None,
 ) -> None:
-    """Write a candidate that builds, is correct and is ready to be tuned.
+    """Write a first candidate for an op: it builds and is correct, and its constants can be tuned.
 
     A kernel is generated from the op's definition if the op is elementwise or reduces rows of the last axis. Other ops
-    are refused: --language python copies the eager chain of any op.
+    are refused. For them, --language python copies the eager chain.
     """
     from kernwright.scaffold.candidate.candidate_folder import SPACE_FILE, new_candidate
 

@@ -129,7 +129,7 @@ def _new_from_hotspot(
     from kernwright.cli.output import say
     from kernwright.core.errors import KernwrightError
     from kernwright.core.registry import ops_from_file
-    from kernwright.diagnose.hotspots.diagnose import diagnose
+    from kernwright.diagnose.hotspots.ranking import diagnose
     from kernwright.diagnose.recording import read_recording
     from kernwright.diagnose.task_draft.hotspot_op import draft_op_of, hotspot_of
 

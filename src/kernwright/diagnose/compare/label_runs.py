@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kernwright.core.errors import BadFile, FileProblems, KernwrightError
 from kernwright.diagnose.perf_dump.dump import PerfDump
-from kernwright.diagnose.perf_dump.files import find_dumps, read_dump
+from kernwright.diagnose.perf_dump.dump_files import find_dumps, read_dump
 
 Turn = tuple[str, int]  # series and number within the series
 

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from kernwright.diagnose.doctor.finding import Finding
-from kernwright.diagnose.perf_dump.files import default_dump_root
+from kernwright.diagnose.perf_dump.dump_files import default_dump_root
 from kernwright.ledger.ledger import default_ledger_root
 
 GIB = 1 << 30

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from kernwright.diagnose.catalogue.fast_path import FastPath
-from kernwright.diagnose.hotspots.diagnosis import Diagnosis, StepGroupTime
 from kernwright.diagnose.hotspots.hotspot import Hotspot, Saving
 from kernwright.diagnose.hotspots.idle_cause import IdleCause
+from kernwright.diagnose.hotspots.trace_diagnosis import Diagnosis, StepGroupTime
 
 
 def as_json(diagnosis: Diagnosis) -> dict[str, Any]:

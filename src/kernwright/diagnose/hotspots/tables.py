@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kernwright.diagnose.catalogue.fast_path import FastPath
-from kernwright.diagnose.hotspots.diagnosis import Diagnosis, StepGroupTime, counted
 from kernwright.diagnose.hotspots.hotspot import Hotspot
+from kernwright.diagnose.hotspots.trace_diagnosis import Diagnosis, StepGroupTime, counted
 from kernwright.diagnose.profile.tables import NO_VALUE, TextTable, ms, percent
 
 HEAD = ("#", "share", "time ms", "count", "category", "status", "saves ms", "hotspot")
@@ -86,13 +86,24 @@ def _range(part: float, hotspot: Hotspot) -> str:
 
 
 def _paths(diagnosis: Diagnosis, least_share: float) -> TextTable:
-    wanted: dict[str, tuple[FastPath, list[str]]] = {}
+    """Return the fast paths that do not run yet, those with the largest predicted saving first."""
+    wanted: dict[str, tuple[FastPath, list[Hotspot]]] = {}
     for hotspot in diagnosis.with_status("covered, off", "partly", "in flight"):
         if hotspot.share >= least_share:
             for path in {path.provider: path for path in reversed(hotspot.coverage.paths)}.values():
-                wanted.setdefault(path.name, (path, []))[1].append(str(hotspot.rank))
-    rows = tuple((name, ", ".join(ranks), _how(path)) for name, (path, ranks) in wanted.items())
-    return TextTable("Fast paths to turn on", ("fast path", "hotspots", "how"), rows)
+                wanted.setdefault(path.name, (path, []))[1].append(hotspot)
+    savings = {name: [each.saving.us for each in hotspots if each.saving] for name, (_, hotspots) in wanted.items()}
+    order = sorted(wanted, key=lambda name: -sum(savings[name]))
+    rows = tuple(
+        (
+            name,
+            ", ".join(str(each.rank) for each in wanted[name][1]),
+            ms(sum(savings[name])) if savings[name] else NO_VALUE,
+            _how(wanted[name][0]),
+        )
+        for name in order
+    )
+    return TextTable("Fast paths to turn on", ("fast path", "hotspots", "saves ms", "how"), rows, ("saves ms",))
 
 
 def _how(path: FastPath) -> str:

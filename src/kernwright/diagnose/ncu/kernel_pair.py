@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernwright.diagnose.ncu.bound.diagnosis import KernelDiagnosis
+from kernwright.diagnose.ncu.bound.kernel_diagnosis import KernelDiagnosis
 from kernwright.diagnose.ncu.bound.resource import memory_traffic
 from kernwright.diagnose.ncu.report.metric_names import (
     ACHIEVED,

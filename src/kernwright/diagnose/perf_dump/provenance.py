@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import shlex
@@ -15,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from kernwright.core.version import __version__
+from kernwright.diagnose.doctor.framework import package_version
 
 LIBRARIES = ("torch", "triton", "diffusers", "transformers", "sglang", "flashinfer-python", "numpy")
 UNKNOWN_COMMIT = "N/A"
@@ -67,13 +67,8 @@ def command_line() -> str:
 
 
 def library_versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in LIBRARIES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    installed = {name: version for name in LIBRARIES if (version := package_version(name))}
+    return {"python": platform.python_version(), **installed}
 
 
 def gpu_names() -> list[str]:

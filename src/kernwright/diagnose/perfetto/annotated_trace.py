@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
-from kernwright.diagnose.hotspots.diagnosis import Diagnosis
+from kernwright.diagnose.hotspots.trace_diagnosis import Diagnosis
 from kernwright.diagnose.perfetto.tracks import track_events
 from kernwright.diagnose.recording import is_chrome_trace
 from kernwright.diagnose.trace.chrome import ChromeTrace, Event

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernwright.diagnose.hotspots.diagnosis import Diagnosis
 from kernwright.diagnose.hotspots.gpu_work import GpuWork
 from kernwright.diagnose.hotspots.hotspot import Hotspot
+from kernwright.diagnose.hotspots.trace_diagnosis import Diagnosis
 from kernwright.diagnose.idle_time import Gap, gaps_of
 from kernwright.diagnose.kernel_name import short_name
 from kernwright.diagnose.steps import steps_of

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernwright.diagnose.category import CATEGORIES, Category, category_of
-from kernwright.diagnose.hotspots.diagnosis import Diagnosis
+from kernwright.diagnose.hotspots.trace_diagnosis import Diagnosis
 from kernwright.diagnose.profile.kernel_row import Found
 from kernwright.diagnose.trace.trace import GpuEvent
 

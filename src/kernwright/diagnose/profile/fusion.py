@@ -6,11 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from kernwright.diagnose.hotspots.confidence import Confidence, confidence_of
-from kernwright.diagnose.hotspots.diagnosis import Diagnosis
 from kernwright.diagnose.hotspots.hotspot import Hotspot
+from kernwright.diagnose.hotspots.trace_diagnosis import Diagnosis
 
 LEAST_SHARE = 0.01
-MOST_KERNELS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +20,7 @@ class Fusion:
         pattern: the name of the chain, or its operators.
         us: their time.
         saves_us: the expected saving; None if it cannot be computed.
-        kernels: the kernels with most of the time.
+        kernels: its kernels, longest first.
         path: the fast path that does their work; None if none is known.
         turn_on: the step that turns it on.
         source: the place of its code.
@@ -73,7 +72,7 @@ def _fusion(hotspot: Hotspot, us: float, total: float) -> Fusion:
         us=us,
         share=us / total,
         saves_us=None if hotspot.saving is None else part * hotspot.saving.us,
-        kernels=tuple(kernel.name for kernel in hotspot.kernels[:MOST_KERNELS]),
+        kernels=tuple(kernel.name for kernel in hotspot.kernels),
         location=hotspot.location,
         path=path.name if path else None,
         turn_on=path.turn_on if path else "",

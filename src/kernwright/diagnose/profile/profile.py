@@ -8,8 +8,8 @@ from statistics import median
 
 from kernwright.core.errors import KernwrightError
 from kernwright.diagnose.category import Category
-from kernwright.diagnose.hotspots.diagnose import diagnose
-from kernwright.diagnose.hotspots.diagnosis import Diagnosis
+from kernwright.diagnose.hotspots.ranking import diagnose
+from kernwright.diagnose.hotspots.trace_diagnosis import Diagnosis
 from kernwright.diagnose.idle_time import SHORTEST_GAP_US, Waited, waits_of
 from kernwright.diagnose.profile.category_time import CategoryTime, categories_of, category_times
 from kernwright.diagnose.profile.fusion import Fusion, fusions_of

@@ -16,6 +16,7 @@ from kernwright.diagnose.profile.profile import Profile, StepRow
 NO_VALUE = "-"
 LEAST_SHARE = 0.01
 MOST_WAITS = 8
+MOST_KERNELS = 3  # kernels of a fusion that are listed
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def _fusions(fusions: Sequence[Fusion]) -> TextTable:
             ms(each.us),
             percent(each.share),
             NO_VALUE if each.saves_us is None else ms(each.saves_us),
-            ", ".join(map(short_name, each.kernels)),
+            _first_kernels(each),
             each.location or NO_VALUE,
             each.path or NO_VALUE,
             f"{each.rationale}; to turn it on: {each.turn_on}" if each.turn_on else each.rationale,
@@ -188,6 +189,12 @@ def _fusions(fusions: Sequence[Fusion]) -> TextTable:
         "pattern", "confidence", "ms", "share", "saves ms", "kernels", "python location", "fused path", "rationale",
     )  # fmt: skip
     return TextTable("fusion opportunities", head, rows, head[2:5])
+
+
+def _first_kernels(fusion: Fusion) -> str:
+    names = [short_name(kernel) for kernel in fusion.kernels]
+    rest = [f"and {len(names) - MOST_KERNELS} more"] if len(names) > MOST_KERNELS else []
+    return ", ".join([*names[:MOST_KERNELS], *rest])
 
 
 def ms(us: float) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kernwright.core.errors import KernwrightError
 from kernwright.diagnose.perf_dump.dump import PerfDump
-from kernwright.diagnose.perf_dump.files import read_dump
+from kernwright.diagnose.perf_dump.dump_files import read_dump
 from kernwright.diagnose.program_run.command_options import OWN_PERF_DUMP, PERF_DUMP, is_sglang_generate, option_value
 
 _REMEDY = "look for an error in its output; a dump of an earlier run in the same file does not count"

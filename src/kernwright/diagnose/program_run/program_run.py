@@ -14,7 +14,7 @@ from kernwright.core.errors import KernwrightError
 from kernwright.core.runtime_interface import STRICT_VARIABLE
 from kernwright.diagnose.doctor.preflight import Preflight, preflight
 from kernwright.diagnose.perf_dump.dump import PROFILER_OPTIONS, PerfDump
-from kernwright.diagnose.perf_dump.files import dump_path, file_dump
+from kernwright.diagnose.perf_dump.dump_files import dump_path, file_dump
 from kernwright.diagnose.perf_dump.provenance import RunProvenance
 from kernwright.diagnose.program_run.command_options import is_sglang_generate, wanted_gpus, workload_of
 from kernwright.diagnose.program_run.dump_file import DumpFile, with_dump

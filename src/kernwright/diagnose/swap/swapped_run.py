@@ -20,7 +20,7 @@ from kernwright.capture.target import file_in
 from kernwright.core.errors import KernwrightError
 from kernwright.diagnose.doctor.preflight import Preflight
 from kernwright.diagnose.perf_dump.dump import PerfDump
-from kernwright.diagnose.perf_dump.files import file_dump, read_dump
+from kernwright.diagnose.perf_dump.dump_files import file_dump, read_dump
 from kernwright.diagnose.perf_dump.provenance import RunProvenance, library_versions
 from kernwright.diagnose.program_run.watched_program import ProgramEnding, run_watched
 from kernwright.diagnose.swap.swap import Swap
@@ -29,7 +29,7 @@ from kernwright.diagnose.swap.swap_report import SwapReport, read_report
 BASE = "base"  # label of runs without swaps
 DUMP_OPTIONS = ("--perf-dump-path", "--perf-dump")  # options of sglang and of kernwright denoise
 DUMPS = "KERNWRIGHT_DUMPS"
-FOLLOWER = "kernwright.diagnose.swap.follower:SwapFollower"
+FOLLOWER = "kernwright.diagnose.swap.target_replacer:TargetReplacer"
 
 
 @dataclass(frozen=True, kw_only=True)

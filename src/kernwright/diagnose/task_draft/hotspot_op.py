@@ -18,9 +18,9 @@ from kernwright.capture.capture import (
     CaptureHeader,
 )
 from kernwright.core.errors import KernwrightError
-from kernwright.diagnose.hotspots.diagnosis import Diagnosis
 from kernwright.diagnose.hotspots.gpu_work import GpuWork
 from kernwright.diagnose.hotspots.hotspot import Hotspot
+from kernwright.diagnose.hotspots.trace_diagnosis import Diagnosis
 from kernwright.diagnose.task_draft.chain_function import CAPTURE_IT, ChainFunction
 
 INDENT = "    "

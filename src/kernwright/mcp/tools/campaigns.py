@@ -85,7 +85,7 @@ class CampaignTools:
         name: CampaignGiven = None,
         repository: Repository = None,
     ) -> CampaignCard:
-        """Replace the solution of a campaign by an edited one. Files that are wrong change nothing.
+        """Replace the solution of a campaign by an edited one. If a file is invalid, nothing is changed.
 
         Check it with judge and quick=true, then submit it with campaign_step.
         """

@@ -70,7 +70,7 @@ class CandidateTools:
     ) -> CandidateCard:
         """Write a candidate, a kernel that the judge can judge. It replaces an earlier candidate of the same name.
 
-        Nothing is run. Files that are wrong change nothing.
+        Nothing is run. If a file is invalid, nothing is changed.
         """
         check_files(name, files)
         parent = self._parent(root)

@@ -145,7 +145,7 @@ class VerdictTools:
         offset: Offset = 0,
         limit: Limit = 20,
     ) -> VerdictList:
-        """List the best proven verdict of each comparison: the same task, rows, baseline, device and metric."""
+        """List the best proven verdict for each combination of task, rows, baseline, device and metric."""
         found = self._read(ledger)
         best = best_scores(found.all)
         chosen = [

@@ -12,8 +12,8 @@ from kernwright.core.errors import EnvironmentProblem
 from kernwright.core.plain_text import plain
 from kernwright.diagnose.category import CATEGORIES, Category
 from kernwright.diagnose.hotspots.confidence import Confidence, confidence_of
-from kernwright.diagnose.hotspots.diagnosis import Diagnosis
 from kernwright.diagnose.hotspots.hotspot import Hotspot, Status
+from kernwright.diagnose.hotspots.trace_diagnosis import Diagnosis
 from kernwright.diagnose.kernel_name import short_name
 from kernwright.diagnose.steps import steps_of
 from kernwright.ledger.files import replacing

@@ -168,7 +168,7 @@ class _Scalar:
 
 
 class _AnyRank:
-    """The number of axes, or an axis' size, which must not decide anything but the layout of modulations."""
+    """The number of axes, or the size of an axis. Only the layout of modulations may depend on it."""
 
     def __eq__(self, other: object) -> bool:
         raise TypeError("the result depends on the number of axes")
@@ -211,7 +211,7 @@ class _TracedRow:
         return cls(trace, found or trace.add("load", (name,), dtype, "vector"), name)
 
     def note_use(self) -> None:
-        """Remember that an argument broadcasts as it is. A view of it afterwards would be a second layout."""
+        """Remember that an argument is used without a view. A later view of it would be a second layout."""
         if self.argument and not self.trace.views[self.argument]:
             self.trace.used_plain.add(self.argument)
 

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from diagnose.doctor.fake_driver import fake_gpus
 from stand_in import install
 
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
@@ -63,6 +64,21 @@ def test_without_ncu_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(EnvironmentProblem, match="ncu") as missing:
         capture(request(tmp_path))
     assert "install" in missing.value.remedy
+
+
+def test_a_busy_gpu_is_refused_unless_the_user_accepts_it(
+    driver_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = install(tmp_path, monkeypatch)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(driver_folder))
+    monkeypatch.setenv("FAKE_GPUS", fake_gpus([(900, 0, 999_999)]))
+    command = [sys.executable, "-m", "kernwright", "ncu", "flux", "--kernel", "gemm"]
+    refused = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert refused.returncode == 2 and "--allow-busy" in refused.stderr
+    assert not log.exists(), "nothing was profiled"
+    subprocess.run([*command, "--allow-busy"], capture_output=True, text=True, cwd=tmp_path)
+    _, program = json.loads(log.read_text())
+    assert "--allow-busy" in program, "the preset's own check of the machine accepts the GPU, too"
 
 
 def test_ctrl_c_ends_ncu_and_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

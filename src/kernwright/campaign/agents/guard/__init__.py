@@ -1,1 +1,1 @@
-"""Guard: the files that an agent must not change, compared before and after it ran, and put back."""
+"""Guard: the files that an agent must not change, compared before and after it ran, and restored."""

@@ -1,14 +1,14 @@
-"""States of files: what lies below a path, and what changed there since."""
+"""States of files: all files below a path, and their changes since an earlier state."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from kernwright.campaign.removal import remove
 
 MOST_KEPT = 1 << 26  # bytes of one file that are kept in memory to put them back
 Skip = Callable[[Path], bool]
@@ -42,6 +42,10 @@ class FileState:
             return None
         stamp = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
         return cls(kind, stat.S_IMODE(found.st_mode), stamp, data)
+
+    @property
+    def size(self) -> int:
+        return self.stamp[1]
 
     def is_same(self, other: FileState) -> bool:
         if (self.kind, self.mode) != (other.kind, other.mode):
@@ -85,7 +89,7 @@ class FileChange:
     after: FileState | None
 
     def restore(self, fetch: Callable[[Path], bytes | None] = lambda path: None) -> bool:
-        """Put the state before back. Return whether that was possible.
+        """Restore the earlier state. Return whether this was possible.
 
         Args:
             fetch: returns content that was not kept.
@@ -119,7 +123,7 @@ def _put_back(path: Path, state: FileState, data: bytes | None) -> bool:
     else:
         if now is not None:
             path.chmod(stat.S_IRUSR | stat.S_IWUSR)
-        # In place, so that a process that has the file open goes on writing to the same file.
+        # In place: a process that has the file open must continue to write to the same file.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)
@@ -128,19 +132,21 @@ def _put_back(path: Path, state: FileState, data: bytes | None) -> bool:
     return True
 
 
-def remove(path: Path) -> None:
-    """Remove whatever is at a path. Links are not followed."""
-    if path.is_dir() and not path.is_symlink():
-        for folder, _, _ in os.walk(path):
-            with suppress(OSError):
-                Path(folder).chmod(stat.S_IRWXU)
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+def has_changed(before: States, root: Path) -> bool:
+    """Return whether a tree differs from its earlier states, which have its contents.
+
+    Only files of the earlier size are read: a program may have left any amount of data.
+    """
+    after = read_states(root, keep=False)
+    return before.keys() != after.keys() or any(
+        not old.is_same(after[path])
+        and (old.size != after[path].size or (now := FileState.of(path, keep=True)) is None or not old.is_same(now))
+        for path, old in before.items()
+    )
 
 
 def changes_between(before: States, after: States) -> list[FileChange]:
-    """Return what changed, parents first. Of a folder that is new or gone, only the folder is named."""
+    """Return the changes, parents first. If a folder is new or missing, its files are not listed."""
     found: list[FileChange] = []
     covered: list[Path] = []
     for path in sorted({*before, *after}):

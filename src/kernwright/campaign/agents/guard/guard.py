@@ -1,4 +1,4 @@
-"""Guard: compares everything that an agent must not change before and after it ran, and puts it back."""
+"""Guard: compares all files that an agent must not change, before and after it ran, and restores them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 
 from kernwright.campaign.agents.guard.agent_folder import GeneratedFiles, remove_unsafe
-from kernwright.campaign.agents.guard.file_states import FileState, remove
+from kernwright.campaign.agents.guard.file_states import FileState
 from kernwright.campaign.agents.guard.ledger_state import LedgerState
 from kernwright.campaign.agents.guard.places import COMPILED, check_exists, compiled_folders, protected_places
 from kernwright.campaign.agents.guard.protected import ProtectedState
 from kernwright.campaign.campaign import Campaign
+from kernwright.campaign.removal import remove
 
 
 class Guard:
@@ -26,7 +27,7 @@ class Guard:
         self._compiled = _compiled_files(self._roots)
 
     def undo(self) -> list[str]:
-        """Put back what changed, after all processes of the agent have ended. Return a sentence for each change."""
+        """Restore changed files, after all processes of the agent have ended. Return a sentence for each change."""
         found = [sentence for place in self._places for sentence in place.undo()]
         found += self._ledger.undo()
         found += remove_unsafe(self._campaign.agent_folder, self._campaign.solution)
@@ -34,11 +35,11 @@ class Guard:
         return found
 
     def put_back_generated(self) -> list[str]:
-        """Put back the files of the agent's folder that the tool generates. Return their names."""
+        """Restore the generated files of the agent's folder. Return the names of those that had changed."""
         return self._generated.put_back()
 
     def _drop_compiled(self) -> None:
-        """Remove Python files that were compiled meanwhile. Any program may compile, so this accuses no one."""
+        """Remove Python files that were compiled meanwhile. This is not reported: any program may compile them."""
         for path, state in _compiled_files(self._roots).items():
             before = self._compiled.get(path)
             if before is None or not before.is_same(state):

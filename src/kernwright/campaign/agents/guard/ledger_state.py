@@ -59,7 +59,7 @@ class LedgerState:
                 now = FileState.of(change.path, keep=False)
                 if now is not None and now.stamp[0] != change.before.stamp[0]:
                     raise LedgerError(
-                        f"the agent replaced {change.path}, which this process writes to; it was put back",
+                        f"the agent replaced {change.path}, which this process writes to; it was restored",
                         "run the command again: it continues from the records",
                     )
 
@@ -74,7 +74,7 @@ class LedgerState:
         self._refuse_replaced(suspect)
         if honest_growth:
             failed.append("the heads, because another process wrote to the ledger meanwhile")
-        return [f"{NAME}: could not be put back: {', '.join(failed)}"] if failed else []
+        return [f"{NAME}: could not be restored: {', '.join(failed)}"] if failed else []
 
     def _problem(self, change: FileChange) -> str | None:
         """Return what is wrong with a changed file, or None for growth that other processes may cause."""

@@ -18,7 +18,7 @@ from kernwright.tasks.catalog import find_task
 
 PACKAGE = Path(__file__).resolve().parents[3]
 COMPILED = "__pycache__"
-# Parts of .git that git reads its orders from, and the references. Objects are named by their digests.
+# Parts of .git that configure git, and the references. Objects need no check: their names are their digests.
 GIT_PARTS = ("config", "config.worktree", "HEAD", "hooks", "info", "packed-refs", "commondir", "gitdir", "modules")
 START_UP = (".pth", "sitecustomize.py", "usercustomize.py")
 

@@ -50,8 +50,8 @@ class ProtectedState:
         found = []
         for change in changes:
             restored = change.restore(self.place.fetch)
-            found.append(f"{self._described(change)}{'' if restored else ', which could not be put back'}")
-        # A touched file has another stamp now. Folders were put back before the files in them.
+            found.append(f"{self._described(change)}{'' if restored else ', which could not be restored'}")
+        # A touched file has another stamp now. Folders were restored before the files in them.
         more = f"{self.place.name}: {len(found) - MOST_NAMED} more changes"
         return found if len(found) <= MOST_NAMED else [*found[:MOST_NAMED], more]
 

@@ -28,6 +28,7 @@ class CaptureOptions:
     skip: int = 0
     count: int | None = None
     label: str = "unnamed"
+    allow_busy: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def capture_rows(
     """
     task = find_task(name)
     chosen = chosen_rows(task, rows, sides)
-    machine = _machine(1, tell)
+    machine = _machine(1, options.allow_busy, tell)
     total = len(chosen) * len(sides)
     for row_number, row in enumerate(chosen):
         for side_number, side in enumerate(sides):
@@ -73,11 +74,12 @@ def capture_rows(
 def capture_preset(name: str, options: CaptureOptions, tell: Callable[[str], None]) -> CapturedReport:
     """Profile kernels of a preset's first denoising step. The model ends when they are captured."""
     _need_limit(f"preset {name}", options)
-    machine = _machine(1, tell)
+    machine = _machine(1, options.allow_busy, tell)
     report = report_path(options.label, name)
     denoise = ("denoise", name, "--steps", "1", "--warmup", "0", "--label", options.label)
+    busy = ("--allow-busy",) if options.allow_busy else ()
     program = (
-        sys.executable, "-m", "kernwright", *denoise, "--perf-dump", str(report.with_suffix(".dump.json")),
+        sys.executable, "-m", "kernwright", *denoise, *busy, "--perf-dump", str(report.with_suffix(".dump.json")),
     )  # fmt: skip
     tell(f"capture of preset {name}: {options.kernel}")
     request = _request(program, report, options, machine, ends_early=True)
@@ -87,18 +89,18 @@ def capture_preset(name: str, options: CaptureOptions, tell: Callable[[str], Non
 def capture_program(program: Sequence[str], options: CaptureOptions, tell: Callable[[str], None]) -> CapturedReport:
     """Profile kernels of any program. No GPU is chosen for it, and it runs to its end."""
     _need_limit("a program", options)
-    machine = _machine(None, tell)
+    machine = _machine(None, True, tell)
     report = report_path(options.label, tail_of(program))
     tell(f"capture of `{' '.join(program)}`")
     return CapturedReport(tail_of(program), report, capture(_request(tuple(program), report, options, machine)))
 
 
-def _machine(gpus: int | None, tell: Callable[[str], None]) -> Preflight:
-    """Run the preflight. A program (`gpus` is None) may share GPUs.
+def _machine(gpus: int | None, allow_busy: bool, tell: Callable[[str], None]) -> Preflight:
+    """Run the preflight.
 
     Whether counters may be read is only known when ncu tries it: some containers hide or overstate the restriction.
     """
-    machine = preflight(gpus, needs=("ncu",), allow_busy=gpus is None)
+    machine = preflight(gpus, needs=("ncu",), allow_busy=allow_busy)
     counters = machine.report.finding("counters")
     if counters.status != "ok":
         tell(f"counters: {counters.found}: {counters.cause}; ncu tries to read them anyway")

@@ -11,7 +11,7 @@ import pytest
 
 from kernwright.core.errors import BadFile, EnvironmentProblem, KernwrightError
 from kernwright.diagnose.perf_dump.dump import PerfDump, StageTime
-from kernwright.diagnose.perf_dump.files import dump_path, file_dump, find_dumps, parse_dump, read_dump, write_dump
+from kernwright.diagnose.perf_dump.dump_files import dump_path, file_dump, find_dumps, parse_dump, read_dump, write_dump
 from kernwright.diagnose.perf_dump.provenance import RunProvenance
 
 SGLANG = {

@@ -1,4 +1,4 @@
-"""Diagnosis: the hotspots, steps and idle causes of a trace."""
+"""Diagnosis of a trace: the hotspots, steps and idle causes of a trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Diagnose a trace: hotspots with their coverage, steps, and causes of idle time."""
+"""Ranking: the hotspots of a trace with their coverage, its steps, and the causes of idle time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kernwright.diagnose.catalogue.catalogue import Catalogue, shipped_catalogue
 from kernwright.diagnose.category import is_inductor
 from kernwright.diagnose.chain import chain_patterns
 from kernwright.diagnose.hotspots.coverage import TraceGpu, coverage_of, is_amd
-from kernwright.diagnose.hotspots.diagnosis import Diagnosis, StepGroupTime
 from kernwright.diagnose.hotspots.gpu_work import GpuWork, patterns_in_order, works_of
 from kernwright.diagnose.hotspots.hotspot import Hotspot, KernelTime
 from kernwright.diagnose.hotspots.saving import copy_share_of, saving_of, traffic_of_work
+from kernwright.diagnose.hotspots.trace_diagnosis import Diagnosis, StepGroupTime
 from kernwright.diagnose.hotspots.trace_idle_causes import idle_causes
 from kernwright.diagnose.roofline.gpu_model import gpu_named
 from kernwright.diagnose.steps import Step, Steps, steps_of

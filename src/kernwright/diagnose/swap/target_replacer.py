@@ -1,4 +1,4 @@
-"""SwapFollower: replaces the targets in a process of the program. Nothing heavy is imported before their first call."""
+"""TargetReplacer: replaces the targets in a process of the program. torch is imported only in their first call."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from kernwright.diagnose.swap.swap_log import SwapLog
 
 
-class SwapFollower:
-    """Takes the place of capture's recorder in a run with swaps."""
+class TargetReplacer:
+    """Replaces functions in a run with swaps, where `kernwright capture` records their calls instead."""
 
     def __init__(self, folder: str, plan: Mapping[str, Any]) -> None:
         self._log = SwapLog(folder)

@@ -1,4 +1,4 @@
-"""Wording: diagnoses and pairs as lines of text, and as JSON."""
+"""Output of a diagnosis: kernels and pairs of kernels as lines of text, and as JSON."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from kernwright.core.errors import KernwrightError
-from kernwright.diagnose.ncu.bound.diagnosis import KernelBound, KernelDiagnosis
 from kernwright.diagnose.ncu.bound.flops import flops_of, roofline_of
+from kernwright.diagnose.ncu.bound.kernel_diagnosis import KernelBound, KernelDiagnosis
 from kernwright.diagnose.ncu.bound.resource import memory_traffic
 from kernwright.diagnose.ncu.kernel_pair import KernelPair, ReportPair
 from kernwright.diagnose.ncu.report.metric_names import DURATION

@@ -1,4 +1,4 @@
-"""Diagnosis: the bounds of a kernel, the counters that show them, and what is unknown.
+"""Diagnosis of a kernel: the bounds of a kernel, the counters that show them, and what is unknown.
 
 The rules come from how the hardware works:
 

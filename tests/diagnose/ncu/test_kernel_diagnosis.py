@@ -8,8 +8,8 @@ import pytest
 from made_reports import STALLED, Metrics, calm, raw_page
 
 from kernwright.diagnose.ncu.bound.activity import waves_of
-from kernwright.diagnose.ncu.bound.diagnosis import BOUNDS, KernelDiagnosis, diagnose
 from kernwright.diagnose.ncu.bound.flops import roofline_of
+from kernwright.diagnose.ncu.bound.kernel_diagnosis import BOUNDS, KernelDiagnosis, diagnose
 from kernwright.diagnose.ncu.report.csv_report import read_csv_report
 from kernwright.diagnose.ncu.report.report_file import read_report
 from kernwright.diagnose.roofline.gpu_model import gpu_named, sm_limits
