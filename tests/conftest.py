@@ -140,6 +140,40 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("downloads packages: set KERNWRIGHT_NETWORK=1 where there is a network")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_zygote() -> Iterator[None]:
+    """Keep the folders of tests out of the import path of workers.
+
+    pytest moves the folder of each test file to the front of the path, and a judge starts another zygote for another
+    path, which takes seconds.
+    """
+    from kernwright.judge.system.sandbox import import_folders
+
+    def others() -> list[str]:
+        return [folder for folder in import_folders() if not Path(folder).is_relative_to(Path(__file__).parent)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kernwright.judge.process.environment.import_folders", others)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def judged_once() -> Iterator[None]:
+    """Beside other tests, let judges of this process time each block once.
+
+    A judge repeats blocks that waited for a processor, and starts a row over with longer blocks on a restless machine.
+    Beside other tests the machine stays busy, so that a judgement takes several times as long and its times mean no
+    more. Tests whose outcome depends on time have the mark `clock` and run alone, with all repeats.
+    """
+    if not (os.environ.get(CLAIMS_VARIABLE) and os.environ.get(CLAIM_FILES_VARIABLE)):
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kernwright.judge.rounds.timing.MOST_REDONE", 0)
+        patch.setattr("kernwright.judge.rounds.sizing.spread", lambda _: 0.0)
+        yield
+
+
 DOUBLING_OPS = """
 from torch import Tensor
 from kernwright.core.op import define

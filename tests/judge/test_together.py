@@ -25,7 +25,7 @@ from kernwright.ledger.record import Record
 from kernwright.ledger.verify import verify
 from kernwright.tasks.policy import Metric
 
-pytestmark = [pytest.mark.slow, pytest.mark.clock]  # the tests compare the speed of sides
+pytestmark = pytest.mark.slow
 
 CONTENDERS = """
 def copied(op):
@@ -109,6 +109,7 @@ def samples(ledger: Path, record: Record) -> list[Sample]:
     return [sample for sample in found["axpy_small"] if sample.metric == "stream"]
 
 
+@pytest.mark.clock  # one side is found slower
 def test_each_pair_ends_as_if_it_had_been_alone_and_a_bad_one_costs_no_other(together: Any, tmp_path: Path) -> None:
     names = ["eager", "slow", "wrong", "tired"]
     verdicts = together([("eager", name) for name in names])

@@ -1,20 +1,14 @@
-"""A family's cases in Triton's interpreter. Triton decides at import whether it interprets, so all cases run in a
-separate process: this file, run as a program, prints every case's outcome as JSON.
-
-    python interpreted_cases.py FAMILY:MODULE CASE ...
-    python interpreted_cases.py --families FAMILY ...
-"""
+"""A family's cases in Triton's interpreter. All cases run in a separate process, which prints every outcome as JSON."""
 
 from __future__ import annotations
 
 import importlib
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
+
+from interpreter_server import run_interpreted
 
 
 def patch_once() -> None:
@@ -50,17 +44,13 @@ def interpreted(family: str, names: Sequence[str], module: str = "") -> dict[str
 
 
 def interpreted_families(families: Sequence[str]) -> dict[str, dict[str, str | None]]:
-    """Return the outcomes of all cases of several families, in one process: starting a process costs more than most
-    cases."""
+    """Return the outcomes of all cases of several families."""
     return _answer("--families", *families)  # type: ignore[no-any-return]
 
 
 def _answer(*arguments: str) -> Any:
-    command = [sys.executable, __file__, *arguments]
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    said = run_interpreted("import sys, interpreted_cases; interpreted_cases.main(*sys.argv[1:])", *arguments)
+    return json.loads(said.splitlines()[-1])
 
 
 def outcomes(family: str, module: str, names: Sequence[str]) -> dict[str, str | None]:
@@ -94,7 +84,3 @@ def main(first: str, *others: str) -> None:
         print(json.dumps({family: public_outcomes(family) for family in others}))
     else:
         print(json.dumps(outcomes(family, module, others)))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

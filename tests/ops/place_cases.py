@@ -1,7 +1,7 @@
 """Cases for the places of results in memory, for every op with kernels.
 
 A result may replace an activation, and must be the same as in separate memory. It may never replace a tensor that
-modulates. `python place_cases.py` runs the cases in Triton's interpreter and prints the problem of each op as JSON.
+modulates. `print_problems` runs the cases in Triton's interpreter.
 """
 
 from __future__ import annotations
@@ -153,7 +153,8 @@ def problem(name: str, backend: str) -> str | None:
     return None
 
 
-if __name__ == "__main__":
+def print_problems() -> None:
+    """Print the problem of each op as JSON. Call this in a process with Triton's interpreter."""
     patch_once()
     torch.manual_seed(0)
     print(json.dumps({name: problem(name, "triton") for name in NAMES}))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from compiled_kernels import Recorded, ptx_of
+from interpreter_server import run_interpreted
 
 from kernwright.campaign.tuning.trial import blank_call, triton_of
 from kernwright.ops import FAMILIES
@@ -103,11 +100,7 @@ print("all right")
 
 
 def test_any_configuration_gives_a_right_result_and_a_wrong_one_is_noticed() -> None:
-    here = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": here}
-    command = [sys.executable, "-c", UNUSUAL]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.stdout.strip().endswith("all right"), done.stderr[-1500:]
+    assert run_interpreted(UNUSUAL).strip().endswith("all right")
 
 
 def shipped_shapes() -> list[tuple[bool, Configuration, int]]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 
 import pytest
 import torch
 from interpreted_cases import interpreted
+from interpreter_server import run_interpreted
 from modulation_cases import CASES
 
 from kernwright.core.errors import KernwrightError
@@ -111,11 +110,10 @@ def test_prefer_triton_works_on_a_cpu_with_the_interpreter() -> None:
         "print(kernwright.explain('broadcast_add', a, b))\n"
         "print(kernwright.explain('scale_shift', x.bfloat16(), d, d))"
     )
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout.split("\n")[:3] == ["triton (exact)", "True", "broadcast_add: torch (exact)"]
-    assert "triton (exact): a, torch.float32 [5, 16], and b, torch.float32 [16], are no rows of channels" in done.stdout
-    assert "triton (exact): Triton's interpreter does not round bfloat16" in done.stdout
+    said = run_interpreted(code)
+    assert said.split("\n")[:3] == ["triton (exact)", "True", "broadcast_add: torch (exact)"]
+    assert "triton (exact): a, torch.float32 [5, 16], and b, torch.float32 [16], are no rows of channels" in said
+    assert "triton (exact): Triton's interpreter does not round bfloat16" in said
 
 
 def test_a_sum_has_gaps_between_rows_of_one_channel_and_none_within_rows() -> None:
@@ -131,9 +129,7 @@ def test_a_sum_has_gaps_between_rows_of_one_channel_and_none_within_rows() -> No
         "try: ops.broadcast_add(a, a, backend='triton', out=whole[:, ::2])\n"
         "except ValueError as error: print(error)"
     )
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout.split("\n")[:3] == ["True 7", "True", "out: out has a last axis with gaps"]
+    assert run_interpreted(code).split("\n")[:3] == ["True 7", "True", "out: out has a last axis with gaps"]
 
 
 def test_without_the_interpreter_a_cpu_tensor_is_refused() -> None:

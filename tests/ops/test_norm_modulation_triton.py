@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
 from compiled_kernels import narrow_accesses, ptx_of
 from interpreted_cases import interpreted
+from interpreter_server import run_interpreted
 from norm_modulation_cases import BF16, CASES, Case
 from token_cases import arguments
 
@@ -61,9 +60,7 @@ def test_prefer_triton_works_on_a_cpu_with_the_interpreter() -> None:
         "    print(kernwright.explain('norm_scale_shift', x, d, d).chosen)\n"
         "print(torch.allclose(y, ops.norm_scale_shift(x, d, d, backend='torch'), atol=1e-5))"
     )
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout.split("\n")[:2] == ["triton (close)", "True"]
+    assert run_interpreted(code).split("\n")[:2] == ["triton (close)", "True"]
 
 
 def test_without_the_interpreter_a_cpu_tensor_is_refused() -> None:

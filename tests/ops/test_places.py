@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import place_cases
 import pytest
 import torch
+from interpreter_server import run_interpreted
 
 from kernwright import ops
 from kernwright.core.registry import shipped_ops
@@ -45,11 +42,8 @@ def test_results_may_replace_an_activation_and_nothing_else(name: str, backend: 
 @pytest.fixture(scope="module")
 def interpreted() -> dict[str, str | None]:
     pytest.importorskip("triton")
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, str(Path(place_cases.__file__))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+    said = run_interpreted("import place_cases; place_cases.print_problems()")
+    return json.loads(said.splitlines()[-1])  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("name", place_cases.NAMES)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 from compiled_kernels import narrow_accesses, ptx_of
 from interpreted_cases import interpreted
+from interpreter_server import run_interpreted
 from plain_norm_cases import CASES, Case
 
 pytest.importorskip("triton")
@@ -75,6 +72,4 @@ def test_prefer_triton_works_on_a_cpu_with_the_interpreter() -> None:
         "print(torch.allclose(y, ops.rms_norm(x, d, backend='torch'), atol=1e-5))\n"
         "print(torch.allclose(out, ops.layer_norm(x, None, d, backend='torch'), atol=1e-5))"
     )
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout.split() == ["triton", "(close)", "True", "True"]
+    assert run_interpreted(code).split() == ["triton", "(close)", "True", "True"]
