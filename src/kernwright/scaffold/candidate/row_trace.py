@@ -72,7 +72,7 @@ class RowTrace:
         except ValueError:
             return None
         except Exception as error:
-            raise NotPerRow(self.op.name, f"its definition does more than that ({error})") from None
+            raise NotPerRow(self.op.name, f"a step of its definition is not supported ({error})") from None
         results = [] if result is None else [result] if isinstance(result, _TracedRow) else list(result)
         stores = [RowStore(name, value) for name, value in self.stores.items()]
         for name, each in zip(self.op.outputs, results, strict=True):
