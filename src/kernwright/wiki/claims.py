@@ -36,7 +36,7 @@ COMPARISON = re.compile(
     rf"|{_NUMBER} times (?:as|faster|slower|more|less|the|of)|{_NUMBER}[ -](?:percent|{_SECONDS}|cycles?)"
     r"|costs? (?:less|more|nothing)|saves? (?:time|most)|(?:less|more) time than|beats"
     r"|(?:is|are|was) (?:very |too |much )?(?:slow|fast|cheap|expensive)"
-    r"|(?:improves?|better|higher|lower|cuts|lowers|shortens) (?:the )?(?:time|speed|performance|throughput|latency))\b",
+    r"|(?:improves?|better|higher|lower|cuts|lowers|shortens) (?:the )?(?:time|speed|throughput|latency))\b",
     re.IGNORECASE,
 )
 
