@@ -18,6 +18,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -66,7 +67,10 @@ def main() -> int:
         if options.points == "all":
             kills, campaigns = every_point(root, plan, options.iterations), 1
         else:
-            whole = undisturbed(root, plan, options.iterations)
+            # In a process of its own: a process that has judged has threads, and a fork of it would wait for them.
+            began = time.monotonic()
+            was_killed(partial(undisturbed, root, plan, options.iterations), OUTER_SECONDS)
+            whole = time.monotonic() - began
             kills, campaigns = random_points(root, plan, options, whole)
     print(f"{kills} kill(s), {campaigns} campaign(s): no iteration lost or doubled, every ledger verifies")
     return 0
@@ -141,6 +145,8 @@ def was_killed(attempt: Attempt, delay: float) -> bool:
             os.setsid()
             attempt()
             status = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -227,17 +233,15 @@ def check_commits(campaign: Campaign, iterations: int) -> Iterator[str]:
 # Overhead
 
 
-def undisturbed(root: Path, plan: Path, iterations: int) -> float:
-    """Print the time that the loop itself takes per iteration, without agent and judge. Return the campaign's time."""
+def undisturbed(root: Path, plan: Path, iterations: int) -> None:
+    """Print the time that the loop itself takes per iteration, without agent and judge."""
     campaign = make_campaign(root / "undisturbed")
-    whole_began = time.monotonic()
     with working_on(campaign) as book:
         work = CampaignWork(book, NoProgress(), lambda line: None)
         work.measure_baseline()
         began = time.monotonic()
         run_campaign(work, ProgramAgent(plan), Budget(iterations=iterations))
         whole = time.monotonic() - began
-    campaign_time = time.monotonic() - whole_began
     done = campaign.history().iterations
     agent = sum(each.edited.seconds for each in done if each.edited)
     judge = sum(each.ended.seconds for each in done if each.ended)
@@ -246,7 +250,6 @@ def undisturbed(root: Path, plan: Path, iterations: int) -> float:
         f"overhead: {own:.3f} s per iteration beyond the agent ({agent:.3f} s) and the judge ({judge:.3f} s)",
         flush=True,
     )
-    return campaign_time
 
 
 if __name__ == "__main__":

@@ -30,6 +30,9 @@ def test_for_gives_reasons() -> None:
     assert "fits: bottleneck issue" in run("for", "--bottleneck", "issue-bound", "--arch", "sm_90", "--op", "norm")
     found = json.loads(run("for", "--bottleneck", "shared-memory", "--json"))["pages"]
     assert found[0]["name"] == "shared-memory" and found[0]["reasons"]
+    assert run("for", "--language", "triton").startswith("triton-")
+    with pytest.raises(KernwrightError, match="use cuda, triton"):
+        run("for", "--language", "rust")
     with pytest.raises(KernwrightError, match="bottleneck"):
         run("for", "--bottleneck", "sped")
     with pytest.raises(KernwrightError, match="situation"):

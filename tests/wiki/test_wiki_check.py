@@ -44,6 +44,7 @@ topic: a topic
 bottleneck: [{bottleneck}]
 architectures: [{arch}]
 ops: [{ops}]
+languages: [{languages}]
 evidence: [{evidence}]
 ---
 # A page
@@ -67,7 +68,7 @@ class MadeWiki:
         (root / "evidence/gpu/ops.heads.jsonl").write_text(json.dumps({"body": {"run": RUN}}))
 
     def problems(self, text: str, evidence: str = "", **facts: str) -> list[str]:
-        given = {"bottleneck": "issue", "arch": "sm_90", "ops": "norm", **facts}
+        given = {"bottleneck": "issue", "arch": "sm_90", "ops": "norm", "languages": "", **facts}
         page = PAGE.format(text=text, evidence=evidence, **given)
         (self.root / "docs/wiki/a-page.md").write_text(page)
         return [problem.what for problem in self.check.problems()]
@@ -134,7 +135,7 @@ def test_a_problem_is_found(made: MadeWiki, case: str) -> None:
     assert any(words in problem for problem in made.problems(text, evidence))
 
 
-@pytest.mark.parametrize("facts", [{"bottleneck": "speed"}, {"arch": "hopper"}, {"ops": "gemm"}])
+@pytest.mark.parametrize("facts", [{"bottleneck": "speed"}, {"arch": "hopper"}, {"ops": "gemm"}, {"languages": "go"}])
 def test_front_matter_uses_the_words_of_the_tools(made: MadeWiki, facts: dict[str, str]) -> None:
     assert len(made.problems("Nothing.", **facts)) == 1
 
@@ -185,7 +186,7 @@ def test_a_cell_is_found_by_row_and_column(made: MadeWiki, anchor: str, title: s
 
 def test_a_wrong_front_matter_names_file_and_field(made: MadeWiki) -> None:
     path = made.root / "docs/wiki/a-page.md"
-    good = PAGE.format(text="Text.", evidence="", bottleneck="issue", arch="all", ops="any")
+    good = PAGE.format(text="Text.", evidence="", bottleneck="issue", arch="all", ops="any", languages="")
     for bad in (good.replace("topic: a topic\n", ""), good.replace("[issue]", "issue"), good.replace("---", "", 2)):
         path.write_text(bad)
         with pytest.raises(BadFile, match=r"a-page\.md"):

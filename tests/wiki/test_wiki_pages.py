@@ -70,6 +70,28 @@ def test_a_situation_finds_pages_for_it_and_no_others() -> None:
     assert groups_of("own_scale") == {"own_scale"}
 
 
+def test_on_a_cpu_no_page_is_about_gpus_alone() -> None:
+    fits = WIKI.fitting(arch="cpu", op="norm_scale_shift", language="cpp", limit=50)
+    names = {fit.page.name for fit in fits}
+    assert names >= {"centred-statistics", "rounding-order", "tvm-ffi"}
+    assert not names & {*GUIDES, "vectorised-loads", "launch-overhead", "triton-pitfalls"}
+
+
+def test_pages_on_another_language_are_left_out() -> None:
+    fits = {each: WIKI.fitting("launch", language=each, limit=50) for each in ("triton", "cuda")}
+    found = {each: {fit.page.name for fit in fits[each]} for each in fits}
+    assert found["triton"] - found["cuda"] == {"triton-pitfalls"}
+    assert found["cuda"] - found["triton"] == {"tvm-ffi", "dependent-launch"}
+
+
+@pytest.mark.parametrize("bottleneck", [None, "issue", "bandwidth"])
+def test_what_failed_for_an_op_is_named_whatever_bounds_it(bottleneck: str | None) -> None:
+    names = [fit.page.name for fit in WIKI.fitting(bottleneck, "sm_90", "residual_gate")]
+    assert "failed-residual-gate-add" in names
+    others = WIKI.fitting(bottleneck, "sm_90", "add_norm", limit=50)
+    assert "failed-residual-gate-add" not in [fit.page.name for fit in others]
+
+
 @pytest.mark.parametrize(("first", "second"), [("loads", "loading"), ("CTA", "block"), ("layer_norm", "LayerNorm")])
 def test_words_of_one_meaning_are_one_term(first: str, second: str) -> None:
     assert set(terms(first)) & set(terms(second))

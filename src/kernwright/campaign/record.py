@@ -69,6 +69,11 @@ class BaselineMeasured(CampaignBody):
     bottleneck: Bottleneck
 
 
+def direction_tag(direction: str) -> str:
+    """Return a direction in the form that stop rules compare: lower case, words joined by hyphens."""
+    return "-".join("".join(char if char.isalnum() else " " for char in direction.casefold()).split())
+
+
 class Idea(BaseModel):
     """Why an edit should help, and by how much."""
 

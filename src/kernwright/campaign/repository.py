@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -29,7 +30,8 @@ LOCALE = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
 # Variables that a hook or an editor sets. They would lead git to another repository.
 ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_NAMESPACE")
 IDENTITY = {"NAME": "Kernwright", "EMAIL": "kernwright@localhost"}  # of commits, if the user has configured none
-MOST_BYTES = 10 * 2**20  # larger files beside the candidate are not committed
+MOST_BYTES = 10 * 2**20  # of a file beside the candidate; larger ones are not committed
+MOST_BESIDE, MOST_FILES_BESIDE = 64 * 2**20, 1000  # bytes and number of all files beside the candidate
 
 
 class GitFailed(KernwrightError):
@@ -169,10 +171,10 @@ class Repository:
     def files_in(self, folder: Path, whole: PurePosixPath | None = None) -> dict[str, FileVersion]:
         """Store the plain files below a folder in the repository and return them.
 
-        Links, special files, caches and nested repositories are left out, and so are files of more than 10 MiB outside
-        the subfolder `whole`.
+        Links, special files, caches and nested repositories are left out. Outside the subfolder `whole`, so are files
+        of more than 10 MiB, and those after the first 64 MiB or 1000 files.
         """
-        paths = [path for path in _plain_files(folder) if _is_kept(path, folder, whole)]
+        paths = _kept_files(folder, whole)
         given = b"".join(os.fsencode(path) + b"\n" for path in paths)
         blobs = self.git("hash-object", "-w", "--no-filters", "--stdin-paths", given=given).split() if paths else []
         return {
@@ -195,6 +197,8 @@ class Repository:
     def write(self, files: Files, folder: Path) -> None:
         """Make the plain files below a folder equal to the given ones. Links and caches in it are removed, too."""
         contents = self.contents(files)
+        if folder.is_symlink() or folder.is_file():  # the files behind a link belong to others
+            folder.unlink()
         folder.mkdir(parents=True, exist_ok=True)
         for path in sorted(folder.rglob("*"), reverse=True):
             if path.is_dir() and not path.is_symlink():
@@ -206,6 +210,7 @@ class Repository:
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             if not path.is_file() or path.read_bytes() != data:
+                path.unlink(missing_ok=True)  # another file may be the same one under another name
                 path.write_bytes(data)
             path.chmod(0o755 if files[name].mode == "100755" else 0o644)
 
@@ -220,36 +225,76 @@ class Repository:
         """
         reference = f"refs/heads/{branch}"
         parent = self.git("rev-parse", "--verify", reference).strip()
-        index.unlink(missing_ok=True)
-        try:
+        with _temporary(index):
             self.git("read-tree", parent, index=index)
-            self.git("rm", "-r", "-q", "--cached", "--ignore-unmatch", "--", f":/{folder}", index=index)
-            lines = [f"{file.mode} {file.blob}\t{folder / name}" for name, file in files.items()]
-            given = "".join(f"{line}\0" for line in lines).encode(errors="surrogateescape")
-            self.git("update-index", "-z", "--index-info", given=given, index=index)
+            before = self.files_at(parent, folder)
+            removed = {name: FileVersion("0", file.blob) for name, file in before.items() if name not in files}
+            changed = {name: file for name, file in files.items() if before.get(name) != file}
+            self._stage({str(folder / name): file for name, file in (removed | changed).items()}, index)
             tree = self.git("write-tree", index=index).strip()
-        finally:
-            index.unlink(missing_ok=True)
         made = self.git("commit-tree", tree, "-p", parent, "-F", "-", given=message.encode()).strip()
-        self.git("update-ref", "-m", message.partition("\n")[0], reference, made, parent)
+        subject = message.partition("\n")[0]
+        self._unlocked((f"{reference}.lock", "HEAD.lock"), "update-ref", "-m", subject, reference, made, parent)
         return made
+
+    def names_left_out(self, files: Files, index: Path) -> list[str]:
+        """Return the names that git refuses to commit, such as `git~1`, which some file systems take for `.git`.
+
+        Args:
+            index: path of a temporary index.
+        """
+        with _temporary(index):
+            self._stage(files, index)
+            staged = self.git("ls-files", "-z", "--full-name", ":/", index=index).split("\0")
+        return sorted(files.keys() - set(staged))
+
+    def _stage(self, files: Files, index: Path) -> None:
+        given = "".join(f"{file.mode} {file.blob}\t{name}\0" for name, file in files.items())
+        self.git("update-index", "-z", "--index-info", given=given.encode(errors="surrogateescape"), index=index)
 
     def refresh_index(self) -> None:
         """Make the working tree's index that of its commit, so that `git status` shows what differs from it."""
-        lock = Path(self.git("rev-parse", "--path-format=absolute", "--git-path", "index.lock").strip())
+        self._unlocked(("index.lock",), "read-tree", "HEAD")
+
+    def _unlocked(self, locks: Sequence[str], *words: str) -> None:
+        """Run a git command, if it fails again without the locks of a killed process.
+
+        The caller holds the campaign's lock, which every git process of a campaign inherits: none of them runs.
+        """
         try:
-            self.git("read-tree", "HEAD")
-        except GitFailed:  # left by a process that was killed: the caller holds the campaign's lock
-            lock.unlink(missing_ok=True)
-            self.git("read-tree", "HEAD")
+            self.git(*words)
+        except GitFailed:
+            paths = [self.git("rev-parse", "--path-format=absolute", "--git-path", name).strip() for name in locks]
+            if not any(Path(path).exists() for path in paths):
+                raise
+            for path in paths:
+                Path(path).unlink(missing_ok=True)
+            self.git(*words)
 
 
-def _plain_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+@contextmanager
+def _temporary(index: Path) -> Iterator[None]:
+    """Remove an index and its lock, which a killed process may have left, before and after its use."""
+    paths = (index, index.with_name(f"{index.name}.lock"))
+    try:
+        for path in paths:
+            path.unlink(missing_ok=True)
+        yield
+    finally:
+        for path in paths:
+            path.unlink(missing_ok=True)
 
 
-def _is_kept(path: Path, folder: Path, whole: PurePosixPath | None) -> bool:
-    relative = PurePosixPath(path.relative_to(folder).as_posix())
-    if IGNORED & set(relative.parts) or "\n" in str(path):
-        return False
-    return (whole is not None and relative.is_relative_to(whole)) or path.stat().st_size <= MOST_BYTES
+def _kept_files(folder: Path, whole: PurePosixPath | None) -> list[Path]:
+    found, beside, count = [], 0, 0
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()):
+        relative = PurePosixPath(path.relative_to(folder).as_posix())
+        if IGNORED & set(relative.parts) or "\n" in str(path):
+            continue
+        if whole is None or not relative.is_relative_to(whole):
+            size = path.stat().st_size
+            if size > MOST_BYTES or beside + size > MOST_BESIDE or count == MOST_FILES_BESIDE:
+                continue
+            beside, count = beside + size, count + 1
+        found.append(path)
+    return found

@@ -76,25 +76,30 @@ class Candidate(BaseModel):
     @cached_property
     def sources(self) -> dict[str, bytes]:
         """Return every file of the folder by relative path."""
-        found: dict[str, bytes] = {}
-        total = 0
-        for path in sorted(self.folder.rglob("*")):
-            relative = path.relative_to(self.folder)
-            if IGNORED & set(relative.parts) or (path.is_dir() and not path.is_symlink()):
-                continue
-            if path.is_symlink() or not path.is_file():
-                raise BadFile(path, "", "is a link or a special file", "candidates hold plain files only")
-            if not relative.as_posix().isprintable():  # this also finds bytes that are no text
-                raise BadFile(self.folder, "", f"holds a file called {relative.as_posix()!r}", "rename it")
-            total += path.stat().st_size
-            if total > MOST_BYTES:
-                raise BadFile(self.folder, "", "holds over 64 MiB", "a candidate is its sources: remove build products")
-            found[relative.as_posix()] = path.read_bytes()
-        return found
+        return read_sources(self.folder)
 
     @cached_property
     def digest(self) -> str:
         return folder_digest(self.sources)
+
+
+def read_sources(folder: Path) -> dict[str, bytes]:
+    """Return the files of a candidate's folder by relative path. Raise BadFile for what no candidate may hold."""
+    found: dict[str, bytes] = {}
+    total = 0
+    for path in sorted(folder.rglob("*")):
+        relative = path.relative_to(folder)
+        if IGNORED & set(relative.parts) or (path.is_dir() and not path.is_symlink()):
+            continue
+        if path.is_symlink() or not path.is_file():
+            raise BadFile(path, "", "is a link or a special file", "candidates hold plain files only")
+        if not relative.as_posix().isprintable():  # this also finds bytes that are no text
+            raise BadFile(folder, "", f"holds a file called {relative.as_posix()!r}", "rename it")
+        total += path.stat().st_size
+        if total > MOST_BYTES:
+            raise BadFile(folder, "", "holds over 64 MiB", "a candidate is its sources: remove build products")
+        found[relative.as_posix()] = path.read_bytes()
+    return found
 
 
 def load_candidate(folder: Path) -> Candidate:

@@ -15,7 +15,7 @@ from kernwright.wiki.claims import FIGURE, PageLink, sentences_of, unclosed_code
 from kernwright.wiki.index import FAILED, GUIDE
 from kernwright.wiki.page import WikiPage
 from kernwright.wiki.quoted_cell import agrees, corrected, quoted_cell, slug
-from kernwright.wiki.vocabulary import ALL_ARCHITECTURES, ANY_OP, bottlenecks, op_groups
+from kernwright.wiki.vocabulary import ALL_ARCHITECTURES, ANY_OP, CPU, LANGUAGES, bottlenecks, op_groups
 from kernwright.wiki.wiki import Wiki
 
 SOURCES = "sources.toml"
@@ -128,8 +128,11 @@ class WikiCheck:
             if name not in bottlenecks():
                 yield f"bottleneck: {name} is no bound that kernwright ncu reports"
         for name in page.architectures:
-            if name != ALL_ARCHITECTURES and not _ARCHITECTURE.fullmatch(name):
-                yield f"architectures: {name} is neither all nor a name such as sm_90"
+            if name not in (ALL_ARCHITECTURES, CPU) and not _ARCHITECTURE.fullmatch(name):
+                yield f"architectures: {name} is neither all, cpu nor a name such as sm_90"
+        yield from (
+            f"languages: {name} is no language of candidates" for name in page.languages if name not in LANGUAGES
+        )
         known = {ANY_OP, *op_groups(), *(op for ops in op_groups().values() for op in ops)}
         yield from (f"ops: {name} is neither an op nor a group of ops" for name in page.ops if name not in known)
         for key in page.evidence:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from kernwright.core.errors import BadFile
 
-FIELDS = ("title", "topic", "bottleneck", "architectures", "ops", "evidence")
-LISTS = ("bottleneck", "architectures", "ops", "evidence")
+FIELDS = ("title", "topic", "bottleneck", "architectures", "ops", "languages", "evidence")
+LISTS = ("bottleneck", "architectures", "ops", "languages", "evidence")
+OPTIONAL = {"languages"}
 _HEADING = re.compile(r"^(#{1,6})\s+(.*)$")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _FENCE = re.compile(r"^\s*(```|~~~)")
@@ -32,8 +33,9 @@ class WikiPage:
         name: the file's name without its ending; the page is shown and linked by it.
         topic: the subject in a few words, which the search weighs like the title.
         bottlenecks: the bounds, as `kernwright ncu` names them, that the page helps against; the main one first.
-        architectures: names such as sm_90, or all.
+        architectures: names such as sm_90, all (GPUs), cpu.
         ops: groups of ops (vocabulary.toml), names of ops, or any.
+        languages: languages of candidates, if the page is only about these.
         evidence: generated pages below docs/, runs and public sources that support the claims.
     """
 
@@ -44,6 +46,7 @@ class WikiPage:
     bottlenecks: tuple[str, ...]
     architectures: tuple[str, ...]
     ops: tuple[str, ...]
+    languages: tuple[str, ...]
     evidence: tuple[str, ...]
     body: str
     body_line: int
@@ -69,6 +72,7 @@ def read_page(path: Path) -> WikiPage:
         bottlenecks=tuple(fields["bottleneck"]),
         architectures=tuple(fields["architectures"]),
         ops=tuple(fields["ops"]),
+        languages=tuple(fields.get("languages", ())),
         evidence=tuple(fields["evidence"]),
         body=body,
         body_line=body_line,
@@ -107,7 +111,7 @@ def _front_matter(path: Path, lines: list[str]) -> tuple[dict[str, str | list[st
             raise BadFile(path, key, f"got {value!r}", "write [a, b]" if key in LISTS else "write plain text")
         parts = [each.strip() for each in value[1:-1].split(",") if each.strip()]
         fields[key] = parts if is_list else value.strip('"')
-    missing = [name for name in FIELDS if name not in fields]
+    missing = [name for name in FIELDS if name not in fields and name not in OPTIONAL]
     if missing:
         raise BadFile(path, missing[0], "is missing in the front matter", f"write {missing[0]}: ...")
     return fields, end + 1

@@ -11,7 +11,7 @@ from kernwright.wiki.page import WikiPage, WikiSection
 from kernwright.wiki.vocabulary import terms
 
 TITLE_WEIGHT, TOPIC_WEIGHT, HEADING_WEIGHT, TEXT_WEIGHT = 5.0, 4.0, 2.0, 1.0
-SATURATION = 1.2  # BM25's k1: a larger value gives repeated terms more weight
+SATURATION = 2.0  # BM25's k1: a larger value gives repeated terms more weight
 LENGTH_SHARE = 0.6  # BM25's b: a larger value gives long pages less weight
 
 

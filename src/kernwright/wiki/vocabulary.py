@@ -10,7 +10,8 @@ from typing import Any
 
 from kernwright.core.errors import KernwrightError, did_you_mean
 
-ALL_ARCHITECTURES = "all"
+ALL_ARCHITECTURES, CPU = "all", "cpu"
+LANGUAGES = ("cuda", "triton", "cutedsl", "cpp", "python")
 ANY_OP = "any"
 _WORD = re.compile(r"[a-z0-9]+(?:[_-][a-z0-9]+)*")
 _ENDINGS = (("ies", "y"), ("sses", "ss"), ("ings", ""), ("ing", ""), ("edly", ""), ("ed", ""), ("es", "e"), ("s", ""))

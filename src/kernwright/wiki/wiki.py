@@ -8,7 +8,6 @@ the_wiki().fitting("issue", "sm_90", "norm_scale_shift")
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -16,11 +15,13 @@ from pathlib import Path
 from kernwright.core.errors import FileProblems, KernwrightError, did_you_mean
 from kernwright.wiki.page import WikiPage, read_page
 from kernwright.wiki.ranking import SearchHit, SearchIndex
-from kernwright.wiki.vocabulary import ALL_ARCHITECTURES, ANY_OP, bottleneck_named, groups_of
+from kernwright.wiki.vocabulary import ALL_ARCHITECTURES, ANY_OP, CPU, bottleneck_named, groups_of, op_groups
 
 INSTALLED = "_wiki"  # folder of the pages in a built package
 INDEX = "README"
-MAIN_FIT, FURTHER_FIT, OP_FIT, ARCHITECTURE_FIT = 4.0, 2.0, 1.5, 0.5
+MAIN_FIT, FURTHER_FIT, ARCHITECTURE_FIT, LANGUAGE_FIT = 4.0, 2.0, 0.5, 1.0
+OWN_OP_FIT, OP_FIT, FURTHER_OP_FIT = 5.0, 1.5, 0.25
+NO_DEMAND = 0.0, ""
 
 
 @dataclass(frozen=True)
@@ -71,18 +72,29 @@ class Wiki:
         return self._index.search(words, limit)
 
     def fitting(
-        self, bottleneck: str | None = None, arch: str | None = None, op: str | None = None, limit: int = 5
+        self,
+        bottleneck: str | None = None,
+        arch: str | None = None,
+        op: str | None = None,
+        limit: int = 5,
+        language: str | None = None,
     ) -> list[PageFit]:
-        """Return the pages that fit a bottleneck, an architecture and an op, the best first.
+        """Return the pages that fit a situation, the best first. A page on another situation is left out.
 
         Args:
             bottleneck: a bound as `kernwright ncu` names it, or a usual word for it, such as issue-bound.
-            arch: an architecture such as sm_90 or sm_90a. A page on others is left out.
-            op: an op or a group of ops. A page on other ops is left out.
+            arch: an architecture such as sm_90 or sm_90a, or cpu.
+            op: an op or a group of ops. A page that names the op itself fits any bottleneck.
+            language: the language of the candidate, such as triton.
         """
-        wanted = bottleneck_named(bottleneck) if bottleneck else None
-        groups = groups_of(op) if op else frozenset[str]()
-        fits = [fit for page in self.pages if (fit := _fit(page, wanted, _plain(arch), groups))]
+        situation = _Situation(
+            bottleneck_named(bottleneck) if bottleneck else None,
+            _plain(arch),
+            op,
+            groups_of(op) if op else frozenset(),
+            language,
+        )
+        fits = [fit for page in self.pages if (fit := situation.fit(page))]
         return sorted(fits, key=lambda fit: (-fit.score, fit.page.name))[:limit]
 
 
@@ -102,38 +114,56 @@ def wiki_folder() -> Path:
 
 
 def _plain(arch: str | None) -> str | None:
-    """Return sm_90 for sm_90, sm90, 9.0 and sm_90a."""
-    if not arch:
-        return None
+    """Return sm_90 for sm_90, sm90, 9.0 and sm_90a, and cpu for cpu."""
+    if not arch or arch == CPU:
+        return arch or None
     digits = "".join(letter for letter in arch if letter.isdigit())
     if not digits:
-        raise KernwrightError(f"{arch!r} is not an architecture", "use a name such as sm_80, sm_90 or sm_100")
+        raise KernwrightError(f"{arch!r} is not an architecture", "use a name such as sm_80, sm_90 or sm_100, or cpu")
     return f"sm_{digits}"
 
 
-def _fit(page: WikiPage, bottleneck: str | None, arch: str | None, groups: frozenset[str]) -> PageFit | None:
-    """Return how well a page fits, or None if it is on another bottleneck, architecture or op."""
-    score, reasons = 0.0, list[str]()
-    if bottleneck:
-        if bottleneck not in page.bottlenecks:
-            return None
-        score += MAIN_FIT if page.bottlenecks[0] == bottleneck else FURTHER_FIT
-        reasons.append(f"bottleneck {bottleneck}")
-    if arch:
-        if arch in page.architectures:
-            score += ARCHITECTURE_FIT
-            reasons.append(f"architecture {arch}")
-        elif ALL_ARCHITECTURES not in page.architectures:
-            return None
-    if groups:
-        common = _common(page.ops, groups)
-        if common:
-            score += OP_FIT
-            reasons.append(f"op {', '.join(common)}")
-        elif ANY_OP not in page.ops:
-            return None
-    return PageFit(page, score, tuple(reasons))
+@dataclass(frozen=True)
+class _Situation:
+    bottleneck: str | None
+    arch: str | None
+    op: str | None
+    groups: frozenset[str]
+    language: str | None
 
+    def fit(self, page: WikiPage) -> PageFit | None:
+        """Return how well a page fits, or None if it is on another bottleneck, architecture, op or language."""
+        found = [self._bottleneck(page), self._arch(page), self._op(page), self._language(page)]
+        parts = [part for part in found if part]
+        if len(parts) < len(found):
+            return None
+        return PageFit(page, sum(score for score, _ in parts), tuple(reason for _, reason in parts if reason))
 
-def _common(ops: Sequence[str], groups: frozenset[str]) -> list[str]:
-    return [each for each in ops if each in groups]
+    def _bottleneck(self, page: WikiPage) -> tuple[float, str] | None:
+        if not self.bottleneck or (not page.bottlenecks and self.op in page.ops):
+            return NO_DEMAND
+        if self.bottleneck not in page.bottlenecks:
+            return None
+        is_main = page.bottlenecks[0] == self.bottleneck
+        return MAIN_FIT if is_main else FURTHER_FIT, f"bottleneck {self.bottleneck}"
+
+    def _arch(self, page: WikiPage) -> tuple[float, str] | None:
+        if not self.arch:
+            return NO_DEMAND
+        if self.arch in page.architectures:
+            return ARCHITECTURE_FIT, f"architecture {self.arch}"
+        return NO_DEMAND if ALL_ARCHITECTURES in page.architectures and self.arch != CPU else None
+
+    def _op(self, page: WikiPage) -> tuple[float, str] | None:
+        if not self.groups:
+            return NO_DEMAND
+        if self.op in page.ops and self.op not in op_groups():
+            return OWN_OP_FIT, f"op {self.op}"
+        if common := [each for each in page.ops if each in self.groups]:
+            return OP_FIT + FURTHER_OP_FIT * (len(common) - 1), f"op {', '.join(common)}"
+        return NO_DEMAND if ANY_OP in page.ops else None
+
+    def _language(self, page: WikiPage) -> tuple[float, str] | None:
+        if not self.language or not page.languages:
+            return NO_DEMAND
+        return (LANGUAGE_FIT, f"language {self.language}") if self.language in page.languages else None

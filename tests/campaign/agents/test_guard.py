@@ -91,6 +91,11 @@ INSIDE = {
         "import shutil\nshutil.rmtree(SOLUTION)\nos.symlink(OUTSIDE, SOLUTION)",
         "solution/ is no folder any more: a link to ",
     ),
+    "no solution": ("import shutil\nshutil.rmtree(SOLUTION)", "solution/ is no folder any more"),
+    "deep folders": (
+        "os.chdir(SOLUTION)\nfor _ in range(1500):\n    os.mkdir('d' * 9)\n    os.chdir('d' * 9)",
+        "is a folder inside 32 others",
+    ),
     "link in solution": ("os.symlink('/etc/passwd', SOLUTION / 'x')", "quick/solution/x is a link to /etc/passwd"),
     "hard link": ("os.link(SOLUTION / 'kernel.py', SOLUTION / 'x')", "is a hard link to another file"),
     "attributes": ("(SOLUTION / '.gitattributes').write_text('* filter=a')", ".gitattributes is a file of git"),

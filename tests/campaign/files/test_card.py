@@ -14,6 +14,7 @@ from kernwright.campaign.files.upstream_work import overlapping_paths, upstream_
 from kernwright.campaign.history import History
 from kernwright.campaign.record import CampaignStarted
 from kernwright.diagnose.catalogue.catalogue import shipped_catalogue
+from kernwright.wiki.wiki import the_wiki
 
 
 def card(folder: Path, *bodies: object, avoid: tuple[str, ...] = (), op: str = "twice") -> str:
@@ -63,3 +64,21 @@ def test_overlapping_upstream_work_is_named_with_its_pull_requests() -> None:
     text = "\n".join(upstream_lines("norm_scale_shift"))
     assert all(str(work) in text for path in found for work in path.work)
     assert list(upstream_lines("an_op_of_a_user")) == []
+
+
+def pages_of(text: str) -> list[str]:
+    lines = text.partition("## Pages of the wiki")[2].splitlines()
+    return [line.removeprefix("- ").partition(":")[0] for line in lines if line.startswith("- ")]
+
+
+def test_the_card_names_pages_for_the_device_the_bottleneck_and_the_language(tmp_path: Path) -> None:
+    made = [baseline((10.0, 4.0, 1.0)), profile(1)]
+    wiki = the_wiki()
+    on_cpu = pages_of(card(tmp_path, *made))
+    assert on_cpu and all("cpu" in wiki.page(name).architectures for name in on_cpu)
+    own = settings_of(tmp_path).model_copy(update={"device": "cuda", "language": "triton", "rows": "*"})
+    campaign = Campaign(own)
+    history = history_of(CampaignStarted(campaign=NAME, settings=own), *made)
+    on_gpu = pages_of(card_text(campaign, history, campaign.task(), campaign.rows(), ()))
+    assert on_gpu and all("bandwidth" in wiki.page(name).bottlenecks for name in on_gpu)
+    assert "tvm-ffi" not in on_gpu

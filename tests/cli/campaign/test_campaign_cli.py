@@ -79,7 +79,7 @@ def test_plot_page_and_difference_of_a_campaign_without_iterations(campaign: Cam
     ("words", "said"),
     [
         (("run",), "human"),
-        (("run", "--agent", "command"), "--iterations N"),
+        (("run", "--agent", "tuner"), "--iterations N"),
         (("run", "--iterations", "1", "--agent", "nobody"), "nobody"),
         (("run", "--iterations", "1", "--agent", "command"), "no command line"),
         (("run", "--budget", "0"), "--budget must be above 0"),

@@ -9,6 +9,7 @@ from kernwright.campaign.campaign import Campaign
 from kernwright.campaign.record import AgentEnding, Idea
 from kernwright.judge.rounds.progress import Progress
 
+HUMAN = "human"  # a person, who edits before `campaign step`; not an Agent
 # Start of the reason of an agent that changed nothing because all its ideas were tried. It ends `campaign run`.
 NOTHING_LEFT = "nothing is left to try"
 
@@ -38,7 +39,7 @@ class AgentResult:
 
 
 class Agent(Protocol):
-    """A program, the tuner, or a person.
+    """A program, or the tuner.
 
     `edit` reports the mistakes of an agent in its result. It raises an error only if this machine lacks something. On
     KeyboardInterrupt, it ends the agent's processes and raises the exception again.

@@ -11,12 +11,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from kernwright.campaign.record import Idea
+from kernwright.campaign.record import Idea, direction_tag
 from kernwright.core.plain_text import plain
 
 IDEA_FILE = "idea.json"
 MOST_BYTES = 1 << 16
-MOST_TEXT = 4000
+MOST_TEXT, MOST_TAG = 4000, 60  # characters
 NO_IDEA = Idea(hypothesis="(none given)", direction="unknown")
 
 
@@ -64,7 +64,7 @@ def take_idea(folder: Path) -> StatedIdea:
         return StatedIdea(problem=f"{IDEA_FILE} cannot be read: {error}")
     idea = Idea(
         hypothesis=plain(stated.hypothesis[:MOST_TEXT]) or NO_IDEA.hypothesis,
-        direction=as_tag(stated.direction),
+        direction=direction_tag(stated.direction)[:MOST_TAG] or NO_IDEA.direction,
         predicted_ratio=stated.predicted_ratio,
     )
     return StatedIdea(idea, plain(stated.note[:MOST_TEXT]), stated.cost_usd)
@@ -72,9 +72,3 @@ def take_idea(folder: Path) -> StatedIdea:
 
 def _parsed(content: bytes) -> Any:
     return json.loads(content.decode("utf-8"))
-
-
-def as_tag(text: str) -> str:
-    """Return a direction in the form that stop rules compare: lower case, words joined by hyphens."""
-    words = "".join(letter if letter.isalnum() else " " for letter in text.casefold()).split()
-    return "-".join(words)[:60] or NO_IDEA.direction

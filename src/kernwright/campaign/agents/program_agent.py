@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernwright.campaign.agents.agent import AgentResult, Assignment
 from kernwright.campaign.agents.agent_run import AgentRun, RunEnding
-from kernwright.campaign.agents.guard.file_states import changes_between, read_states, remove
+from kernwright.campaign.agents.guard.file_states import has_changed, read_states
 from kernwright.campaign.agents.guard.guard import Guard
 from kernwright.campaign.agents.idea_file import IDEA_FILE, StatedIdea, take_idea
 from kernwright.campaign.agents.preset import PROMPT, AgentPreset
 from kernwright.campaign.agents.walls import Walls
+from kernwright.campaign.removal import remove
 from kernwright.core.errors import EnvironmentProblem
 from kernwright.core.plain_text import plain
 from kernwright.judge.rounds.progress import Progress
 from kernwright.judge.system.landlock import landlock_version
 
 SKILL = Path(__file__).with_name("skill.md")
+NOTES = "context"  # of the agent, kept from iteration to iteration
 MOST_REASON = 500
 
 
@@ -53,18 +55,20 @@ class ProgramAgent:
             guard.undo()  # an interrupted agent may have changed something, too
             raise
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            with suppress(OSError):
+                remove(scratch)
         tampering = guard.undo()
         stated = take_idea(campaign.agent_folder)
         put_back = guard.put_back_generated()
-        has_changed = bool(changes_between(before, read_states(campaign.solution, keep=True)))
-        return self._result(
-            _Findings(ending, stated, tampering, put_back, has_changed), time.monotonic() - started_at, assignment
-        )
+        findings = _Findings(ending, stated, tampering, put_back, has_changed(before, campaign.solution))
+        return self._result(findings, time.monotonic() - started_at, assignment)
 
     def _lay_out(self, folder: Path) -> None:
-        """Prepare the agent's folder: no idea of an earlier run, and the tool's skill if the preset wants it."""
+        """Prepare the agent's folder: no idea of an earlier run, a folder for notes, and the skill of the preset."""
         remove(folder / IDEA_FILE)
+        if not (folder / NOTES).is_dir():
+            remove(folder / NOTES)
+            (folder / NOTES).mkdir()
         if self.preset.skill is not None:
             target = folder / self.preset.skill
             target.parent.mkdir(parents=True, exist_ok=True)

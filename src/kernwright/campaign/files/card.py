@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import shlex
 from collections.abc import Iterator
 
@@ -14,9 +12,12 @@ from kernwright.campaign.history import History
 from kernwright.campaign.record import Bottleneck, RowFigure
 from kernwright.campaign.settings import CampaignSettings
 from kernwright.campaign.state.standing import standing_of, target_of
+from kernwright.campaign.tuning.limits import gpu_architecture
+from kernwright.core.errors import KernwrightError
 from kernwright.core.parsed_op import ParsedOp
 from kernwright.tasks.task import Task
 from kernwright.tasks.workload import Workload
+from kernwright.wiki.wiki import the_wiki
 
 FILE = "prompt.md"
 IDEA_FILE = "idea.json"
@@ -207,16 +208,17 @@ def _upstream(own: CampaignSettings) -> Iterator[str]:
 
 
 def _wiki(own: CampaignSettings, history: History) -> Iterator[str]:
-    """Yield the pages of the wiki that fit the op and its bottleneck, if the wiki is installed."""
-    if importlib.util.find_spec("kernwright.wiki") is None:
-        return
+    """Yield the pages of the wiki that fit the op, its bottleneck, the device and the language."""
     bottleneck = current_bottleneck(history)
-    fitting = importlib.import_module("kernwright.wiki.wiki").the_wiki().fitting
-    pages = fitting(bottleneck=bottleneck.bound if bottleneck else None, op=own.op)
+    arch = "cpu" if own.device == "cpu" else gpu_architecture(own.device)
+    try:
+        pages = the_wiki().fitting(bottleneck.bound if bottleneck else None, arch, own.op, language=own.language)
+    except KernwrightError:  # an installation without a wiki, or a bound that it does not know
+        return
     if pages:
         yield ""
         yield "## Pages of the wiki"
         yield ""
-        yield "`kernwright wiki show PAGE` shows one."
+        yield "`kernwright wiki show PAGE` shows one; `kernwright wiki search WORDS` finds others."
         yield ""
         yield from (f"- {page.line}" for page in pages)

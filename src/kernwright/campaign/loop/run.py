@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kernwright.campaign.agents.agent import NOTHING_LEFT, Agent, Assignment
+from kernwright.campaign.agents.agent import HUMAN, NOTHING_LEFT, Agent, Assignment
 from kernwright.campaign.history import Iteration
-from kernwright.campaign.loop.step import HUMAN, finish, judge_start, settle, step_with
+from kernwright.campaign.loop.step import finish, judge_start, settle, step_with
 from kernwright.campaign.loop.stop_rules import Refusal, refusals
 from kernwright.campaign.loop.work import CampaignWork
 from kernwright.campaign.settings import Budget

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from kernwright.campaign.agents.agent import HUMAN
 from kernwright.campaign.campaign import Campaign
 from kernwright.campaign.history import History, Iteration
-from kernwright.campaign.loop.step import HUMAN
 from kernwright.campaign.loop.stop_rules import Refusal, avoided_directions, refusals
 from kernwright.campaign.record import CampaignEnded, IterationEnded, LedgerReread, ProfileTaken
 from kernwright.campaign.state.standing import StandingVersion, Usage, standing_of, target_of, usage_of

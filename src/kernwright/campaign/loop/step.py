@@ -9,21 +9,20 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from kernwright.campaign.agents.agent import Agent, AgentResult, Assignment
+from kernwright.campaign.agents.agent import HUMAN, Agent, AgentResult, Assignment
+from kernwright.campaign.agents.guard.agent_folder import remove_unsafe
 from kernwright.campaign.files.agent_folder import write_generated_files
 from kernwright.campaign.history import Iteration
 from kernwright.campaign.loop.judging import NotJudged
 from kernwright.campaign.loop.outcome import Figures, improves, judged_prediction, next_step, relative
-from kernwright.campaign.loop.stop_rules import Refusal, avoided_directions, plain_direction, refusals
+from kernwright.campaign.loop.stop_rules import Refusal, avoided_directions, refusals
 from kernwright.campaign.loop.work import CampaignWork
-from kernwright.campaign.record import Idea, IterationEdited, IterationEnded, IterationStarted
+from kernwright.campaign.record import Idea, IterationEdited, IterationEnded, IterationStarted, direction_tag
 from kernwright.campaign.state.standing import START, StandingVersion, standing_of, target_of
 from kernwright.core.errors import KernwrightError
 from kernwright.core.plain_text import plain
 from kernwright.judge.record.verdict import Outcome
 from kernwright.ledger.blobs import blob_reference
-
-HUMAN = "human"
 
 
 class StepRefused(KernwrightError):
@@ -64,6 +63,8 @@ def judge_start(work: CampaignWork) -> Iteration:
 def step_by_hand(work: CampaignWork, idea: Idea) -> Iteration:
     """Do one iteration with the edit that a person made in the worktree."""
     check_allowed(work, idea.direction)
+    if (problem := work.versions.problem()) is not None:
+        raise problem
     if work.versions.edit() == work.versions.at(work.standing_commit):
         raise NothingChanged(
             f"{work.campaign.solution} is the same as the best version", "edit it first; the idea was not recorded"
@@ -75,7 +76,7 @@ def step_by_hand(work: CampaignWork, idea: Idea) -> Iteration:
 def step_with(work: CampaignWork, agent: Agent, assignment: Assignment) -> Iteration:
     """Do one iteration with an agent."""
     check_allowed(work)
-    if work.versions.edit() != work.versions.at(work.standing_commit):
+    if work.versions.problem() is not None or work.versions.edit() != work.versions.at(work.standing_commit):
         raise UnjudgedEdit(
             f"{work.campaign.solution} has an edit that was not judged",
             "judge it with `kernwright campaign step --hypothesis TEXT --direction TAG`, or discard it with "
@@ -146,7 +147,9 @@ def _edited(
         return recorded
     if started.agent == HUMAN or agent is None:
         return _commit(work, iteration, AgentResult(ending="finished", idea=started.idea))
-    work.versions.restore(work.standing_commit)  # an interrupted agent may have left half an edit
+    # An interrupted agent may have left half an edit, and links in place of folders.
+    remove_unsafe(work.campaign.agent_folder, work.campaign.solution)
+    work.versions.restore(work.standing_commit)
     wanted = replace(assignment or Assignment(work.campaign, number), number=number)
     wanted = replace(wanted, avoid_directions=avoided_directions(work.book.history))
     return _commit(work, iteration, agent.edit(wanted, work.progress))
@@ -156,25 +159,34 @@ def _commit(work: CampaignWork, iteration: Iteration, result: AgentResult) -> It
     """Return the record of an agent's result. An edit is committed, unless the agent changed protected files."""
     transcript = result.transcript
     idea = _clean(result.idea or iteration.started.idea) if (result.idea or iteration.started.idea) else None
-    changed = work.versions.edit() != work.versions.at(work.standing_commit)
-    ending = result.ending
-    if ending == "tampered":
+    problem = work.versions.problem()
+    if problem is not None and iteration.started.agent == HUMAN:
+        raise problem  # the files are a person's work
+    ending, reason = result.ending, result.reason
+    if ending == "tampered" or problem is not None:
         work.versions.restore(work.standing_commit)
-        changed = False
-    elif not changed and ending == "finished":
+        if problem is not None and ending == "finished":
+            ending, reason = "failed", _in_solution(problem, work)
+    changed = work.versions.edit() != work.versions.at(work.standing_commit)
+    if not changed and ending == "finished":
         ending = "no_change"
     edited = IterationEdited(
         campaign=work.campaign.name,
         number=iteration.number,
         ending=ending,
         idea=idea,
-        reason=plain(result.reason, newlines=True),
+        reason=plain(reason, newlines=True),
         seconds=result.seconds,
         cost_usd=result.cost_usd,
         transcript=blob_reference(work.campaign.ledger.write_blob(transcript)) if transcript else None,
         note=plain(result.note, newlines=True),
     )
     return _with_digest(work, edited, is_new=True) if changed else edited
+
+
+def _in_solution(problem: KernwrightError, work: CampaignWork) -> str:
+    """Return a problem with the candidate's files, with the paths that the agent knows."""
+    return f"{problem.cause}; {problem.remedy}".replace(str(work.campaign.solution), "solution")
 
 
 def _with_digest(work: CampaignWork, edited: IterationEdited, is_new: bool = False) -> IterationEdited:
@@ -211,7 +223,7 @@ def _ended(work: CampaignWork, iteration: Iteration) -> IterationEnded:
         return _unjudged(work, iteration, standing, f"{edited.ending}: {reason}")
     idea = edited.idea
     avoided = avoided_directions(work.book.history)
-    if idea is not None and plain_direction(idea.direction) in avoided and iteration.started.agent != HUMAN:
+    if idea is not None and direction_tag(idea.direction) in avoided and iteration.started.agent != HUMAN:
         return _unjudged(work, iteration, standing, f"refused: direction {idea.direction!r} is one of {avoided}")
     if (earlier := _judged_before(work, iteration)) is not None:
         return earlier

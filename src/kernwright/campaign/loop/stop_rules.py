@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kernwright.campaign.history import History, Iteration
+from kernwright.campaign.record import direction_tag
 from kernwright.campaign.settings import Budget
 from kernwright.campaign.state.standing import ideas, standing_of, target_of, usage_of
 
@@ -46,12 +47,7 @@ def avoided_directions(history: History) -> tuple[str, ...]:
     """Return the directions that the next idea may not have: those of the last three, if none improved."""
     if (streak := _streak(history)) is None:
         return ()
-    return tuple(dict.fromkeys(plain_direction(each.idea.direction) for each in streak if each.idea))
-
-
-def plain_direction(direction: str) -> str:
-    """Return a direction in the form in which directions are compared."""
-    return "-".join(direction.casefold().replace("_", " ").replace("-", " ").split())
+    return tuple(dict.fromkeys(direction_tag(each.idea.direction) for each in streak if each.idea))
 
 
 def _target(history: History) -> list[Refusal]:
@@ -89,7 +85,7 @@ def _in_vain(history: History, direction: str | None) -> list[Refusal]:
         why = f"{since}, and the ledger was not read again since iteration {last}"
         found.append(Refusal("reread", why, "kernwright campaign reread"))
     avoided = avoided_directions(history)
-    if direction is not None and plain_direction(direction) in avoided:
+    if direction is not None and direction_tag(direction) in avoided:
         why = f"{since}, and direction {direction!r} is one of theirs: {', '.join(avoided)}"
         found.append(Refusal("direction", why, "try another direction"))
     return found

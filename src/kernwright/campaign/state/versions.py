@@ -20,7 +20,8 @@ from kernwright.campaign.campaign import Campaign
 from kernwright.campaign.record import IterationEdited
 from kernwright.campaign.repository import FileVersion, Repository
 from kernwright.campaign.state.book import CampaignBook
-from kernwright.core.errors import KernwrightError
+from kernwright.core.errors import BadFile, KernwrightError
+from kernwright.tasks.candidate import read_sources
 
 STARTED = "Kernwright-Campaign"
 EDITED = "Kernwright-Iteration"
@@ -51,6 +52,19 @@ class Versions:
     def edit(self) -> dict[str, FileVersion]:
         """Return the candidate's files as they are in the worktree."""
         return self.repository.files_in(self.campaign.solution, PurePosixPath("."))
+
+    def problem(self) -> BadFile | None:
+        """Return why the candidate in the worktree cannot be committed as it is; None if it can."""
+        solution = self.campaign.solution
+        try:
+            read_sources(solution)
+        except BadFile as error:
+            return error
+        except OSError as error:
+            return BadFile(solution, "", f"cannot be read: {error}", "correct its permissions")
+        if left_out := self.repository.names_left_out(self.edit(), self._index):
+            return BadFile(solution, "", f"holds {left_out[0]!r}, which git does not commit", "rename it")
+        return None
 
     def at(self, commit: str) -> dict[str, FileVersion]:
         """Return the candidate's files in a commit."""
@@ -127,6 +141,10 @@ class Versions:
         if files != self.repository.files_at(head, self.folder):
             self._commit(files, f"{_short(subject)}\n{_kept_trailer(self.repository, head)}")
 
+    @property
+    def _index(self) -> Path:
+        return self.campaign.folder / "commit.index"
+
     def _all_files(self) -> dict[str, FileVersion]:
         return self.repository.files_in(self.campaign.agent_folder, PurePosixPath(SOLUTION))
 
@@ -137,9 +155,7 @@ class Versions:
                 f"the worktree {self.campaign.worktree} is on branch {attached}, not on {self.campaign.branch}",
                 f"`git -C {self.campaign.worktree} switch {self.campaign.branch}`",
             )
-        commit = self.repository.commit(
-            self.folder, files, message, self.campaign.branch, self.campaign.folder / "commit.index"
-        )
+        commit = self.repository.commit(self.folder, files, message, self.campaign.branch, self._index)
         self.repository.refresh_index()
         return commit
 

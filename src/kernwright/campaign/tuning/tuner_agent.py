@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kernwright.campaign.agents.agent import NOTHING_LEFT, AgentResult, Assignment
 from kernwright.campaign.agents.guard.commits import committed
-from kernwright.campaign.record import Idea
+from kernwright.campaign.record import Idea, direction_tag
 from kernwright.campaign.tuning.limits import ARCHITECTURE_WITHOUT_GPU, HardwareLimits, gpu_architecture, limits_of
 from kernwright.campaign.tuning.machine_code import CodeCompiler, MachineCode, missing_compiler
 from kernwright.campaign.tuning.past_trials import PastTrial, note_of, past_trials
@@ -111,7 +111,8 @@ class _TunerIteration:
         return limit is not None and time.monotonic() - self.started_at > limit
 
     def _excluded(self, configuration: Configuration) -> str | None:
-        if self.past and (direction := self._direction(configuration)) in self.assignment.avoid_directions:
+        direction = self._direction(configuration)
+        if self.past and direction_tag(direction) in map(direction_tag, self.assignment.avoid_directions):
             self.has_avoided = True
             return f"the direction {direction} is refused now"
         return self.limits.problem_before(self.template.space, configuration)

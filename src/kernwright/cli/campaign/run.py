@@ -9,8 +9,6 @@ import typer
 from kernwright.cli.campaign.arguments import AgentOption, CampaignName, agent_of, work_on
 from kernwright.cli.output import say
 
-HUMAN = "human"
-
 
 def run(
     name: CampaignName = None,
@@ -43,10 +41,7 @@ def run(
             raise KernwrightError(f"{option} must be above 0, got {limit:g}", "omit it for no limit")
     campaign = find_campaign(name)
     own = campaign.settings.budget
-    if (agent or campaign.settings.agent) == HUMAN:
-        from kernwright.campaign.agents.human import refuse_run
-
-        raise refuse_run(campaign.name)
+    editor = agent_of(campaign, agent)
     if all(limit is None for limit in (iterations, budget, own.iterations, own.minutes)):
         raise KernwrightError(
             "neither the campaign nor the command limits iterations or time, and an agent need not report its cost",
@@ -54,7 +49,6 @@ def run(
         )
     limits = Budget(iterations=iterations, minutes=budget, cost_usd=cost)
     seconds = 60 * agent_minutes if agent_minutes is not None else None
-    editor = agent_of(campaign, agent)
     with work_on(campaign) as work:
         reason = run_campaign(work, editor, limits, seconds)
         status = CampaignStatus.of(campaign, work.book.history, is_running=False)

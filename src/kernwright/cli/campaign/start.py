@@ -14,8 +14,6 @@ from kernwright.cli.output import say
 if TYPE_CHECKING:
     from kernwright.campaign.campaign import Campaign
 
-HUMAN, TUNER = "human", "tuner"
-
 
 def start(
     task: TaskName,
@@ -75,9 +73,10 @@ def start(
 
     from pydantic import ValidationError
 
+    from kernwright.campaign.agents.agent import HUMAN
     from kernwright.campaign.campaign import Campaign
     from kernwright.campaign.loop.run import prepare
-    from kernwright.campaign.settings import Budget, CampaignLanguage
+    from kernwright.campaign.settings import Budget, CampaignLanguage, CampaignSettings
     from kernwright.campaign.start.plan import CampaignPlan
     from kernwright.campaign.start.start import start_campaign
     from kernwright.core.errors import KernwrightError
@@ -100,7 +99,12 @@ def start(
         language=cast("CampaignLanguage | None", language), agent=agent, agent_command=agent_command,
         agent_walls=walls, budget=limits, target_ratio=target, ledger=ledger, candidate=from_,
     )  # fmt: skip
-    campaign = start_campaign(Path.cwd(), plan, base, check=lambda settings: agent_of(Campaign(settings), None))
+
+    def check(settings: CampaignSettings) -> None:
+        if agent != HUMAN:
+            agent_of(Campaign(settings), None)
+
+    campaign = start_campaign(Path.cwd(), plan, base, check)
     say(f"campaign {campaign.name} on branch {campaign.branch}")
     say(f"  card     {campaign.agent_folder / 'prompt.md'}")
     if not prepare_only:
@@ -113,6 +117,8 @@ def start(
 
 
 def _usual_agent(candidate: Path | None) -> str:
+    from kernwright.campaign.agents.agent import HUMAN
+    from kernwright.campaign.agents.lookup import TUNER
     from kernwright.campaign.tuning.space import SPACE_FILE
 
     return TUNER if candidate is not None and (candidate / SPACE_FILE).is_file() else HUMAN

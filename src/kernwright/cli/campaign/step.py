@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from kernwright.campaign.campaign import Campaign
     from kernwright.campaign.record import Idea
 
-HUMAN = "human"
-
 
 def step(
     name: CampaignName = None,
@@ -34,7 +32,7 @@ def step(
 
     Exit status: 0 if the edit improved, 1 if not.
     """
-    from kernwright.campaign.agents.agent import Assignment
+    from kernwright.campaign.agents.agent import HUMAN, Assignment
     from kernwright.campaign.lookup import find_campaign
     from kernwright.campaign.loop.run import prepare
     from kernwright.campaign.loop.step import check_allowed, step_by_hand, step_with

@@ -54,21 +54,25 @@ def pages_for(
     bottleneck: Annotated[
         str | None, typer.Option(metavar="NAME", help="bound that kernwright ncu reports, such as issue or issue-bound")
     ] = None,
-    arch: Annotated[str | None, typer.Option(metavar="NAME", help="architecture of the GPU, such as sm_90")] = None,
+    arch: Annotated[str | None, typer.Option(metavar="NAME", help="architecture, such as sm_90, or cpu")] = None,
     op: Annotated[str | None, typer.Option(metavar="NAME", help="op or group of ops, such as norm")] = None,
+    language: Annotated[str | None, typer.Option(metavar="NAME", help="language of the candidate, as triton")] = None,
     limit: Limit = 5,
     as_json: Json = False,
 ) -> None:
-    """Find the pages for a situation: a bottleneck, an architecture, an op.
+    """Find the pages for a situation: a bottleneck, an architecture, an op, a language.
 
     Exit status: 1 if no page fits, else 0.
     """
     from kernwright.core.errors import KernwrightError
+    from kernwright.wiki.vocabulary import LANGUAGES
     from kernwright.wiki.wiki import the_wiki
 
-    if not (bottleneck or arch or op):
-        raise KernwrightError("no situation is given", "name --bottleneck, --arch or --op")
-    fits = the_wiki().fitting(bottleneck, arch, op, limit)
+    if language and language not in LANGUAGES:
+        raise KernwrightError(f"--language {language!r} is not known", f"use {', '.join(LANGUAGES)}")
+    if not (bottleneck or arch or op or language):
+        raise KernwrightError("no situation is given", "name --bottleneck, --arch, --op or --language")
+    fits = the_wiki().fitting(bottleneck, arch, op, limit, language)
     if as_json:
         _say_json({"pages": [_facts(fit.page) | {"reasons": list(fit.reasons), "score": fit.score} for fit in fits]})
     for fit in [] if as_json else fits:

@@ -6,22 +6,27 @@ import os
 import stat
 from pathlib import Path
 
-from kernwright.campaign.agents.guard.file_states import FileState, remove
+from kernwright.campaign.agents.guard.file_states import FileState
+from kernwright.campaign.removal import remove
 
 # Files with a meaning for git, which would change what a commit holds.
 OF_GIT = {".git", ".gitattributes", ".gitmodules"}
+MOST_DEEP, LONGEST = 32, 1000  # folders inside each other; characters of a path below the agent's folder
 GENERATED = ("prompt.md", "reference.py", "baseline.md", "hints.md", "ITERATIONS.md")
 
 
 def remove_unsafe(folder: Path, solution: Path) -> list[str]:
-    """Remove links, special files and git's files below the agent's folder. Return a sentence for each."""
+    """Remove links, special files and git's files below the agent's folder. Return a sentence for each.
+
+    Files and folders that their owner may not read are opened to the owner.
+    """
     found = []
     for where, name in ((folder, "the agent's folder"), (solution, "solution/")):
         if where.is_symlink() or not where.is_dir():
-            found.append(f"{name} is no folder any more" + (f": a link to {where.readlink()}" * where.is_symlink()))
-            if where.is_symlink() or where.exists():
-                remove(where)
+            found.append(f"{name} is no folder any more" + (f": {_problem(where)}" if _problem(where) else ""))
+            remove(where)
             where.mkdir(parents=True, exist_ok=True)
+        _open_to_owner(where)
     for path, problem in [*_unsafe(folder)]:
         found.append(f"{path.relative_to(folder.parent)} is {problem}")
         remove(path)
@@ -31,13 +36,25 @@ def remove_unsafe(folder: Path, solution: Path) -> list[str]:
 def _unsafe(folder: Path) -> list[tuple[Path, str]]:
     found = []
     for root, folders, files in os.walk(folder):
+        inside = Path(root).relative_to(folder)
+        is_deep = len(inside.parts) >= MOST_DEEP or len(str(inside)) >= LONGEST
         for name in sorted([*folders, *files]):
             path = Path(root, name)
-            if problem := _problem(path):
+            problem = f"a folder inside {len(inside.parts)} others" if is_deep and name in folders else _problem(path)
+            if problem:
                 found.append((path, problem))
                 if name in folders:
                     folders.remove(name)
+            else:
+                _open_to_owner(path)
     return found
+
+
+def _open_to_owner(path: Path) -> None:
+    mode = path.stat().st_mode
+    wanted = mode | (stat.S_IRWXU if stat.S_ISDIR(mode) else stat.S_IRUSR | stat.S_IWUSR)
+    if wanted != mode:
+        path.chmod(stat.S_IMODE(wanted))
 
 
 def _problem(path: Path) -> str | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from kernwright.campaign.removal import remove
 
 MOST_KEPT = 1 << 26  # bytes of one file that are kept in memory to put them back
 Skip = Callable[[Path], bool]
@@ -42,6 +42,10 @@ class FileState:
             return None
         stamp = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
         return cls(kind, stat.S_IMODE(found.st_mode), stamp, data)
+
+    @property
+    def size(self) -> int:
+        return self.stamp[1]
 
     def is_same(self, other: FileState) -> bool:
         if (self.kind, self.mode) != (other.kind, other.mode):
@@ -128,15 +132,17 @@ def _put_back(path: Path, state: FileState, data: bytes | None) -> bool:
     return True
 
 
-def remove(path: Path) -> None:
-    """Remove whatever is at a path. Links are not followed."""
-    if path.is_dir() and not path.is_symlink():
-        for folder, _, _ in os.walk(path):
-            with suppress(OSError):
-                Path(folder).chmod(stat.S_IRWXU)
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+def has_changed(before: States, root: Path) -> bool:
+    """Return whether a tree differs from its earlier states, which have its contents.
+
+    Only files of the earlier size are read: a program may have left any amount of data.
+    """
+    after = read_states(root, keep=False)
+    return before.keys() != after.keys() or any(
+        not old.is_same(after[path])
+        and (old.size != after[path].size or (now := FileState.of(path, keep=True)) is None or not old.is_same(now))
+        for path, old in before.items()
+    )
 
 
 def changes_between(before: States, after: States) -> list[FileChange]:

@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 
 from kernwright.campaign.agents.guard.agent_folder import GeneratedFiles, remove_unsafe
-from kernwright.campaign.agents.guard.file_states import FileState, remove
+from kernwright.campaign.agents.guard.file_states import FileState
 from kernwright.campaign.agents.guard.ledger_state import LedgerState
 from kernwright.campaign.agents.guard.places import COMPILED, check_exists, compiled_folders, protected_places
 from kernwright.campaign.agents.guard.protected import ProtectedState
 from kernwright.campaign.campaign import Campaign
+from kernwright.campaign.removal import remove
 
 
 class Guard:

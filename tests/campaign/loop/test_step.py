@@ -1,0 +1,105 @@
+"""Edits that cannot be committed, and what an interrupted agent left. Nothing is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tiny_campaign import git, make_campaign
+
+from kernwright.campaign.agents.agent import AgentResult, Assignment
+from kernwright.campaign.campaign import Campaign
+from kernwright.campaign.loop.run import prepare
+from kernwright.campaign.loop.step import step_by_hand, step_with
+from kernwright.campaign.loop.work import CampaignWork
+from kernwright.campaign.record import BaselineMeasured, Bottleneck, Idea, IterationEnded, RowFigure
+from kernwright.campaign.state.book import working_on
+from kernwright.core.errors import BadFile
+from kernwright.judge.rounds.progress import NoProgress, Progress
+
+IDEA = Idea(hypothesis="h", direction="d")
+
+
+@dataclass(frozen=True)
+class EditingAgent:
+    """Changes the solution in its own way."""
+
+    change: Callable[[Path], object]
+    name: str = "program"
+
+    def edit(self, assignment: Assignment, progress: Progress) -> AgentResult:
+        self.change(assignment.campaign.solution)
+        return AgentResult(ending="finished", idea=IDEA)
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    """A campaign with a baseline that was not measured: nothing here is judged."""
+    made = make_campaign(tmp_path_factory.mktemp("steps"))
+    rows = (RowFigure(id="r64", baseline_us=4000.0),)
+    bottleneck = Bottleneck(row="r64", unavailable="no GPU")
+    with working_on(made) as book:
+        book.append(BaselineMeasured(campaign=made.name, verdict_run="none", rows=rows, bottleneck=bottleneck))
+    return made
+
+
+def work(campaign: Campaign, change: Callable[[Path], object]) -> IterationEnded:
+    with working_on(campaign) as book:
+        own, agent = CampaignWork(book, NoProgress(), lambda line: None), EditingAgent(change)
+        prepare(own, agent)
+        if len(book.history.iterations) >= 3:
+            own.take_profile()
+            own.reread()
+        ended = step_with(own, agent, Assignment(campaign, own.last_number + 1)).ended
+    assert ended is not None
+    return ended
+
+
+def sparse(solution: Path) -> None:
+    with (solution / "large.bin").open("wb") as stream:
+        stream.truncate(1 << 40)
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a\\nb.py": lambda solution: (solution / "a\nb.py").write_text(""),
+    "git~1": lambda solution: (solution / "git~1").write_text(""),
+    "64 MiB": sparse,
+}
+
+
+def test_a_person_is_told_which_file_no_commit_can_hold(campaign: Campaign) -> None:
+    """Otherwise the commit would hold another candidate than the record says, and the campaign could not go on."""
+    changes = CHANGES | {"link.h": lambda solution: (solution / "link.h").symlink_to("/etc/passwd")}
+    for named, change in changes.items():
+        change(campaign.solution)
+        with working_on(campaign) as book, pytest.raises(BadFile) as refused:
+            step_by_hand(CampaignWork(book, NoProgress(), lambda line: None), IDEA)
+        assert named in refused.value.cause
+        git(campaign.worktree, "clean", "-fdq")
+    assert campaign.history().iterations == [], "the idea was not recorded"
+
+
+def test_an_agent_uses_an_iteration_with_such_a_file(campaign: Campaign) -> None:
+    for named, change in CHANGES.items():
+        ended = work(campaign, change)
+        assert ended.verdict_run is None and ended.reason.startswith("failed: solution")
+        assert named in ended.reason
+        assert git(campaign.worktree, "status", "--porcelain") == ""
+
+
+def test_files_behind_a_link_of_an_interrupted_agent_are_left_alone(campaign: Campaign, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("of a person")
+
+    def interrupted(solution: Path) -> None:
+        solution.rename(solution.with_name("moved"))
+        solution.symlink_to(tmp_path)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work(campaign, interrupted)
+    assert campaign.history().open_iteration is not None
+    assert work(campaign, lambda solution: None).reason.startswith("no_change")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+    assert campaign.solution.is_dir() and not campaign.solution.is_symlink()
