@@ -1,9 +1,9 @@
 """The demo: four judgements on real rows of norm_scale_shift, a table, a ledger and a page.
 
-1. a fused C++ kernel against the eager chain: an honest win
-2. the same kernel against torch.compile: what people with a compiler run
+1. a fused C++ kernel against the eager chain: it is faster
+2. the same kernel against torch.compile
 3. a kernel with an uncentred variance: right on easy inputs, wrong on rows with a large offset
-4. a cheat that hands out cached results once it believes itself timed
+4. a candidate that returns cached results when it seems to be timed
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main() -> int:
             baseline=act.baseline,
             rows=act.rows,
             ledger=FOLDER / "ledger",
-            wait_s=60.0,
+            wait_s=600.0,
         )
         out.rule(f"{act.candidate} against {act.baseline}")
         with ProgressBar() as bar:
@@ -71,7 +71,9 @@ def main() -> int:
             return 2
         if verdict.verdict not in act.endings:
             surprises += 1
-            out.print(f"[bold red]expected {' or '.join(act.endings)}")
+            out.print(f"expected {' or '.join(act.endings)}", style="bold red")
+            if verdict.verdict == "inconclusive":
+                out.print("the times were too noisy: run the demo again when no other program is busy")
     page = FOLDER / "report.html"
     write_page(verdicts, page, "Kernwright demo: norm, scale and shift on a CPU")
     problems = verify(FOLDER / "ledger")

@@ -34,7 +34,9 @@ COMPARISON = re.compile(
     r"|as (?:fast|slow) as|outperforms?|outruns?|twice (?:as|the)|(?:doubles|halves|triples) the|(?:two|three|ten)fold"
     rf"|{_PART}|orders? of magnitude|(?:by a |a )?factor (?:of )?{_NUMBER}"
     rf"|{_NUMBER} times (?:as|faster|slower|more|less|the|of)|{_NUMBER}[ -](?:percent|{_SECONDS}|cycles?)"
-    r"|costs? (?:less|more|nothing)|saves? (?:time|most)|(?:less|more) time than)\b",
+    r"|costs? (?:less|more|nothing)|saves? (?:time|most)|(?:less|more) time than|beats"
+    r"|(?:is|are|was) (?:very |too |much )?(?:slow|fast|cheap|expensive)"
+    r"|(?:improves?|better|higher|lower|cuts|lowers|shortens) (?:the )?(?:time|speed|throughput|latency))\b",
     re.IGNORECASE,
 )
 

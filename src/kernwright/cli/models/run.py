@@ -13,7 +13,6 @@ from kernwright.cli.output import say
 
 if TYPE_CHECKING:
     from kernwright.diagnose.perf_dump.dump import PerfDump
-    from kernwright.diagnose.program_run.engine_command import EngineOptions
     from kernwright.diagnose.program_run.program_run import RunOutcome, RunRequest
 
 VOID = 1  # exit status if the program succeeded without its perf dump or without an expected kernel
@@ -99,7 +98,12 @@ def run(
 
     from kernwright.core.errors import KernwrightError
     from kernwright.diagnose.program_run.engine_command import EngineOptions
-    from kernwright.diagnose.program_run.program_run import RunRequest, run_program, shown_command
+    from kernwright.diagnose.program_run.program_run import (
+        request_of_preset,
+        request_of_program,
+        run_program,
+        shown_command,
+    )
 
     options = EngineOptions(
         torch_compile=torch_compile,
@@ -111,12 +115,9 @@ def run(
         extra=command or (),
     )
     if preset is not None:
-        request = _of_preset(preset, engine, options, label)
+        request = request_of_preset(preset, engine, options, label)
     else:
-        _refuse_without_preset(options)
-        if not command:
-            raise KernwrightError("no program is given", "write it after --: kernwright run -- sglang generate ...")
-        request = RunRequest(command=command, label=label, offline=offline)
+        request = request_of_program(options, label)
     request = replace(
         request,
         gpus=gpus,
@@ -141,30 +142,6 @@ def run(
         _finish(run_program(request))
 
 
-def _of_preset(name_or_path: str, engine: str, options: EngineOptions, label: str) -> RunRequest:
-    from kernwright.core.errors import KernwrightError
-    from kernwright.diagnose.presets.catalog import find_preset
-    from kernwright.diagnose.program_run.engine_command import ENGINES, sglang_command
-    from kernwright.diagnose.program_run.program_run import RunRequest
-
-    if engine not in ENGINES:
-        raise KernwrightError(
-            f"--engine {engine} is not known", f"use {', '.join(ENGINES)}; `kernwright denoise` runs diffusers"
-        )
-    name, preset = find_preset(name_or_path)
-    composed = sglang_command(name, preset, options, "-".join(filter(None, (name, label))))
-    return RunRequest(
-        command=composed.words,
-        label=label,
-        preset=name,
-        variables=composed.environment,
-        offline=composed.offline,
-        workload=composed.workload,
-        settings=composed.settings,
-        problems=composed.problems,
-    )
-
-
 def _swap(request: RunRequest, swaps: list[str], turns: int) -> None:
     """Run a program with functions replaced, in the environment of any other run."""
     import os
@@ -175,20 +152,6 @@ def _swap(request: RunRequest, swaps: list[str], turns: int) -> None:
     ready, environment = ready_run(request)
     os.environ.update(environment)
     run_swapped(request.command, swaps, turns, request.label or None, ready)
-
-
-def _refuse_without_preset(options: EngineOptions) -> None:
-    from kernwright.core.errors import KernwrightError
-
-    given = {
-        "--torch-compile": options.torch_compile,
-        "--transformer-path": options.transformer_path,
-        "--model-path": options.model_path,
-        "--prompt-path": options.prompt_path,
-        "--image-path": options.image_path,
-    }
-    if wrong := [option for option, value in given.items() if value]:
-        raise KernwrightError(f"{wrong[0]} needs --preset", "give it to the program itself, after its name")
 
 
 def _finish(outcome: RunOutcome) -> None:

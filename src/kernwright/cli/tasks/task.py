@@ -145,6 +145,8 @@ def check(
         except EnvironmentProblem as problem:  # the exit status tells the result of the check
             say(f"warning: {problem}", err=True)
     if not left_out and admission.admitted:
-        say(f"  next    write a candidate of {' or '.join(loaded.ops)} (docs/candidates.md), then")
+        op = next(iter(loaded.ops))
+        say("  next    write a candidate (docs/candidates.md), or generate a first one, then judge it:")
+        say(f"            kernwright candidate new --op {op} --language cpp")
         say(f"            kernwright judge {task} --candidate FOLDER --quick")
     raise typer.Exit(0 if admission.admitted else 1)

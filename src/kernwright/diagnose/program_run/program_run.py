@@ -16,9 +16,10 @@ from kernwright.diagnose.doctor.preflight import Preflight, preflight
 from kernwright.diagnose.perf_dump.dump import PROFILER_OPTIONS, PerfDump
 from kernwright.diagnose.perf_dump.dump_files import dump_path, file_dump
 from kernwright.diagnose.perf_dump.provenance import RunProvenance
+from kernwright.diagnose.presets.catalog import find_preset
 from kernwright.diagnose.program_run.command_options import is_sglang_generate, wanted_gpus, workload_of
 from kernwright.diagnose.program_run.dump_file import DumpFile, with_dump
-from kernwright.diagnose.program_run.engine_command import as_shell
+from kernwright.diagnose.program_run.engine_command import ENGINES, EngineOptions, as_shell, sglang_command
 from kernwright.diagnose.program_run.environment import (
     AS_IT_COMES,
     SYNCHRONISED,
@@ -78,6 +79,42 @@ class RunOutcome:
     filed: Path | None = None
     problem: KernwrightError | None = None
     disturbances: Sequence[str] = ()
+
+
+def request_of_preset(name_or_path: str, engine: str, options: EngineOptions, label: str) -> RunRequest:
+    """Return the request for an engine that runs a preset."""
+    if engine not in ENGINES:
+        raise KernwrightError(
+            f"--engine {engine} is not known", f"use {', '.join(ENGINES)}; `kernwright denoise` runs diffusers"
+        )
+    name, preset = find_preset(name_or_path)
+    composed = sglang_command(name, preset, options, "-".join(filter(None, (name, label))))
+    return RunRequest(
+        command=composed.words,
+        label=label,
+        preset=name,
+        variables=composed.environment,
+        offline=composed.offline,
+        workload=composed.workload,
+        settings=composed.settings,
+        problems=composed.problems,
+    )
+
+
+def request_of_program(options: EngineOptions, label: str) -> RunRequest:
+    """Return the request for the program in `options.extra`. Options of an engine are refused."""
+    of_engine = {
+        "--torch-compile": options.torch_compile,
+        "--transformer-path": options.transformer_path,
+        "--model-path": options.model_path,
+        "--prompt-path": options.prompt_path,
+        "--image-path": options.image_path,
+    }
+    if wrong := [option for option, value in of_engine.items() if value]:
+        raise KernwrightError(f"{wrong[0]} needs --preset", "give it to the program itself, after its name")
+    if not options.extra:
+        raise KernwrightError("no program is given", "write it after --: kernwright run -- sglang generate ...")
+    return RunRequest(command=options.extra, label=label, offline=options.offline)
 
 
 def shown_command(request: RunRequest) -> str:

@@ -14,12 +14,17 @@ from typing import Any, Literal, Protocol, get_args
 from kernwright.core.errors import ExistsAlready, KernwrightError, did_you_mean
 from kernwright.scaffold.candidate.eager_copy import eager_copy
 from kernwright.scaffold.candidate.native_code import native_source
-from kernwright.scaffold.candidate.traced_op import traced_op
+from kernwright.scaffold.candidate.row_trace import traced_op
 from kernwright.scaffold.candidate.triton_code import triton_source
 
 CandidateLanguage = Literal["triton", "cuda", "cpp", "cutedsl", "python"]
+CANDIDATE_FILE = "candidate.toml"
 SPACE_FILE = "space.toml"  # the constants that the tuner searches
 LANGUAGES: tuple[CandidateLanguage, ...] = get_args(CandidateLanguage)
+ENTRIES: dict[CandidateLanguage, str] = {
+    "triton": "kernel.py:{op}", "cuda": "kernel.cu:run", "cpp": "kernel.cc:run", "cutedsl": "kernel.py:{op}",
+    "python": "kernel.py:{op}",
+}  # fmt: skip
 TEMPLATES = importlib.resources.files("kernwright.scaffold.templates.candidate")
 FLAGS = {"cpp": '\n[build]\ncflags = ["-ffp-contract=off"]\n', "cuda": '\n[build]\ncuda_cflags = ["--fmad=false"]\n'}
 _PYTHON = '''"""{op}: the eager chain of its definition. Written by `kernwright candidate new`.
@@ -93,30 +98,27 @@ def new_candidate(op: Any, rows: Iterable[CallRow], language: str) -> CandidateF
         raise KernwrightError(
             f"--language {language!r} is not known", did_you_mean(language, LANGUAGES, f"use {', '.join(LANGUAGES)}")
         )
-    named = {"op": op.name, "contract": op.contract}
+    name, function = ENTRIES[chosen].format(op=op.name).split(":")
+    files = {CANDIDATE_FILE: _toml(op, chosen, f"{name}:{function}")}
     if chosen in ("python", "cutedsl"):
-        text = eager_copy(op)
-        head, rest = text.split("\n\n\n", 1)
-        title = (_PYTHON if chosen == "python" else _CUTEDSL).format(**named)
-        middle = _CUTEDSL_IMPORT if chosen == "cutedsl" else ""
-        files = {"kernel.py": f"{title}\n{head}\n{rest}" if not middle else f"{title}\n{head}\n{middle}\n{rest}"}
-        return CandidateFolder(op.name, chosen, {"candidate.toml": _toml(op, chosen, "kernel.py", op.name), **files})
+        return CandidateFolder(op.name, chosen, {**files, name: _eager_source(op, chosen)})
     traced = traced_op(op, *_situations(op, rows))
-    if chosen == "triton":
-        name, function, source = "kernel.py", op.name, triton_source(traced)
-    elif chosen == "cuda":
-        name, function, source = "kernel.cu", "run", native_source(traced, "cuda")
-    else:
-        name, function, source = "kernel.cc", "run", native_source(traced, "cpp")
+    source = (
+        triton_source(traced) if chosen == "triton" else native_source(traced, "cuda" if chosen == "cuda" else "cpp")
+    )
     space = TEMPLATES.joinpath(f"space.{chosen}.toml").read_text(encoding="utf-8")
-    files = {"candidate.toml": _toml(op, chosen, name, function), SPACE_FILE: space, name: source}
-    return CandidateFolder(op.name, chosen, files)
+    return CandidateFolder(op.name, chosen, {**files, SPACE_FILE: space, name: source})
 
 
-def _toml(op: Any, language: CandidateLanguage, file: str, function: str) -> str:
-    style = "writes" if language == "triton" else ""
-    lines = [f'op = "{op.name}"', f'language = "{language}"', f'entry = "{file}:{function}"']
-    lines += [f'style = "{style}"'] if style else []
+def _eager_source(op: Any, language: CandidateLanguage) -> str:
+    imports, functions = eager_copy(op).split("\n\n\n", 1)
+    parts = [_PYTHON, imports, functions] if language == "python" else [_CUTEDSL, imports, _CUTEDSL_IMPORT, functions]
+    return "\n".join([parts[0].format(op=op.name, contract=op.contract), *parts[1:]])
+
+
+def _toml(op: Any, language: CandidateLanguage, entry: str) -> str:
+    lines = [f'op = "{op.name}"', f'language = "{language}"', f'entry = "{entry}"']
+    lines += ['style = "writes"'] if language == "triton" else []
     flags = FLAGS.get(language, "") if op.contract == "exact" or language == "cpp" else ""
     return "\n".join(lines) + "\n" + flags
 
