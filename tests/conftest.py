@@ -159,18 +159,14 @@ def one_zygote() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def judged_once() -> Iterator[None]:
-    """Beside other tests, let judges of this process time each block once.
-
-    A judge repeats blocks that waited for a processor, and starts a row over with longer blocks on a restless machine.
-    Beside other tests the machine stays busy, so that a judgement takes several times as long and its times mean no
-    more. Tests whose outcome depends on time have the mark `clock` and run alone, with all repeats.
-    """
+    """Beside other tests, let judges time each block once (judging_once.py)."""
     if not (os.environ.get(CLAIMS_VARIABLE) and os.environ.get(CLAIM_FILES_VARIABLE)):
         yield
         return
+    from judging_once import judge_once
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kernwright.judge.rounds.timing.MOST_REDONE", 0)
-        patch.setattr("kernwright.judge.rounds.sizing.spread", lambda _: 0.0)
+        judge_once(patch)
         yield
 
 

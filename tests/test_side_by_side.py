@@ -37,10 +37,16 @@ def side_by_side() -> ModuleType:
     return loaded(SCRIPT)
 
 
+def copy_conftest(folder: Path) -> None:
+    """Copy what the small suites of these tests need. They judge nothing."""
+    shutil.copy(SCRIPT.with_name("conftest.py"), folder)
+    (folder / "judging_once.py").write_text("def judge_once(patch): ...\n")
+
+
 def test_parts_share_the_files_and_a_failure_in_one_is_reported(
     side_by_side: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copy(SCRIPT.with_name("conftest.py"), tmp_path)
+    copy_conftest(tmp_path)
     for name, claim in (("good", "True"), ("bad", "False")):
         (tmp_path / f"test_{name}.py").write_text(f"def test_{name}(): assert {claim}")
     (tmp_path / "test_unimportable.py").write_text("import no_such_module")
@@ -63,7 +69,7 @@ def test_options_that_would_undo_the_split_are_refused(words: list[str]) -> None
 
 @pytest.mark.parametrize("whole_files", [False, True])
 def test_processes_that_share_a_folder_run_each_test_once(tmp_path: Path, whole_files: bool) -> None:
-    shutil.copy(SCRIPT.with_name("conftest.py"), tmp_path)
+    copy_conftest(tmp_path)
     (tmp_path / "claims").mkdir()
     for name in ("a", "b", "c"):
         (tmp_path / f"test_{name}.py").write_text(SHARED.replace("NAME", name))

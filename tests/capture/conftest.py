@@ -134,10 +134,19 @@ def environment() -> dict[str, str]:
     return dict(os.environ)
 
 
+@pytest.fixture(scope="session")
+def capture_in() -> Callable[..., Callable[..., Run]]:
+    """Return a function that returns what `capture` does, for a folder."""
+    return _capture_in
+
+
 @pytest.fixture
 def capture(program: Path, environment: dict[str, str]) -> Callable[..., Run]:
     """Return a function that runs a script, or a whole command, under capture."""
+    return _capture_in(program, environment)
 
+
+def _capture_in(program: Path, environment: dict[str, str]) -> Callable[..., Run]:
     def run(
         script: str, *targets: str, command: Sequence[object] | None = None, arguments: Sequence[str] = (), **more: Any
     ) -> Run:

@@ -58,25 +58,19 @@ def test_a_public_call_is_recorded_once_however_it_runs(capture: Capturing) -> N
     assert "problem" not in run.done.stderr and run.capture.header.problems == ()
 
 
-def test_a_fallback_warning_names_the_programs_own_line(capture: Capturing) -> None:
+def test_the_documented_name_is_the_op_and_a_fallback_warning_names_the_programs_own_line(capture: Capturing) -> None:
     script = (
-        "import torch\nfrom kernwright import nn, ops\nrow = torch.ones(8)\n"
+        "import torch\nfrom kernwright import nn, ops\nfrom kernwright.ops import norm_scale_shift\n"
+        "row = torch.ones(8)\n"
         "ops.scale_shift(torch.ones(1, 3, 8), row, row)  # an op's line\n"
         "with torch.no_grad(): nn.RMSNorm(8)(row)  # a module's line\n"
+        "for _ in range(3): norm_scale_shift(torch.ones(1, 3, 64), torch.ones(64), torch.ones(64))\n"
     )
-    run = capture(script, "kernwright.ops:scale_shift", "kernwright.ops:rms_norm")
+    run = capture(script, "kernwright.ops:scale_shift", "kernwright.ops:rms_norm", NORM)
     said = [line.strip() for line in run.done.stderr.splitlines() if "Fallback" in line or "'s line" in line]
     assert ["Fallback: scale_shift" in said[0], "op's line" in said[1]] == [True, True], said
     assert ["Fallback: rms_norm" in said[2], "module's line" in said[3]] == [True, True], said
-
-
-def test_the_documented_name_is_the_op(capture: Capturing) -> None:
-    script = (
-        "import torch\nfrom kernwright.ops import norm_scale_shift\n"
-        "for _ in range(3): norm_scale_shift(torch.ones(1, 3, 64), torch.ones(64), torch.ones(64))\n"
-    )
-    run = capture(script, NORM)
-    (call,) = run.capture.calls
+    (call,) = run.capture.of(NORM)
     assert (call.call, call.count) == (NORM, 3)
     names = ["x", "scale", "shift", "weight", "bias", "norm_type", "eps", "backend", "contract", "out"]
     assert [argument.name for argument in call.arguments] == names

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from kernwright.capture.capture import CapturedScalar, CapturedTensor
 
@@ -96,50 +99,67 @@ def test_a_program_with_torch(capture: Capturing) -> None:
     assert [a.name for a in run.capture.of("torch.nn.functional:gelu")[0].arguments] == ["0"]
 
 
-def test_a_scripted_function_is_told_apart(capture: Capturing) -> None:
-    run = capture(
-        "import torch\nimport scripts\nprint(scripts.twice(torch.ones(2)).sum().item())\n",
-        "scripts:twice",
-        prepare={
-            "scripts.py": "import torch\n@torch.jit.script\ndef twice(x: torch.Tensor) -> torch.Tensor:\n"
-            "    return x * 2\n"
-        },
-    )
-    assert run.done.stdout == "4.0\n"
-    assert "scripts:twice: is compiled by torch.jit: name the function that calls it" in run.done.stderr
+FUNCTIONS = """
+import torch
+
+@torch.jit.script
+def scripted(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+@torch.library.custom_op("own::doubled", mutates_args=())
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+def cast(x, dtype=torch.bfloat16, form=torch.contiguous_format, others=()):
+    return 1
+
+def scale(x):
+    return x
+"""
+CALLS = """
+import torch
+from functions import cast, doubled, scale, scripted
+
+print(scripted(torch.ones(2)).sum().item())
+doubled(torch.ones(2)); torch.ops.own.doubled(torch.ones(2))
+print(type(doubled).__name__)
+
+x = torch.ones(2, 3, 4, 5)
+cast(x); cast(x, torch.bfloat16); cast(x, dtype=torch.float64)
+cast(x, form=torch.channels_last, others=[torch.strided, torch.int8])
+
+y = torch.ones(4096, dtype=torch.bfloat16)
+for begins in (0, 3, 128, 131, 259): scale(y[begins : begins + 8])
+scale(torch.ones(3, dtype=torch.complex128)[1:]); scale(torch.eye(3).to_sparse())
+"""
 
 
-def test_a_custom_op_is_recorded_under_its_python_name_too(capture: Capturing) -> None:
-    run = capture(
-        "import torch\nimport ops\nops.twice(torch.ones(2)); torch.ops.own.twice(torch.ones(2))\n"
-        "print(type(ops.twice).__name__)\n",
-        "ops:twice",
-        prepare={
-            "ops.py": "import torch\n"
-            "@torch.library.custom_op('own::twice', mutates_args=())\n"
-            "def twice(x: torch.Tensor) -> torch.Tensor:\n    return x * 2\n"
-        },
-    )
-    assert run.done.stdout == "CustomOpDef\n"
-    assert [call.count for call in run.capture.calls] == [1]  # torch.ops.own.twice bypasses the Python name
-
-
-def test_constants_of_torch_are_kept_by_name(capture: Capturing) -> None:
-    """A dtype determines the result as much as a number does: calls with different dtypes are two signatures."""
-    run = capture(
-        "import torch\nfrom casting import cast\nx = torch.ones(2, 3, 4, 5)\n"
-        "cast(x); cast(x, torch.bfloat16); cast(x, dtype=torch.float64)\n"
-        "cast(x, form=torch.channels_last, others=[torch.strided, torch.int8])\n",
-        "casting:cast",
-        prepare={
-            "casting.py": "import torch\n"
-            "def cast(x, dtype=torch.bfloat16, form=torch.contiguous_format, others=()):\n    return 1\n"
-        },
-    )
+@pytest.fixture(scope="module")
+def several(capture_in: Callable[..., Capturing], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Capture several functions in one program, because the import of torch takes seconds."""
+    capture = capture_in(tmp_path_factory.mktemp("several"), dict(os.environ))
+    targets = [f"functions:{name}" for name in ("scripted", "doubled", "cast", "scale")]
+    run = capture(CALLS, *targets, prepare={"functions.py": FUNCTIONS})
     assert run.done.returncode == 0, run.done.stderr
+    assert run.done.stdout == "4.0\nCustomOpDef\n"
+    return run
+
+
+def test_a_scripted_function_is_told_apart(several: Any) -> None:
+    assert "functions:scripted: is compiled by torch.jit: name the function that calls it" in several.done.stderr
+    assert several.capture.of("functions:scripted") == ()
+
+
+def test_a_custom_op_is_recorded_under_its_python_name_too(several: Any) -> None:
+    calls = several.capture.of("functions:doubled")
+    assert [call.count for call in calls] == [1]  # torch.ops.own.doubled bypasses the Python name
+
+
+def test_constants_of_torch_are_kept_by_name(several: Any) -> None:
+    """A dtype determines the result as much as a number does: calls with different dtypes are two signatures."""
     found = sorted(
         ([f"{v.type} {v.value}" for v in call.values().values() if isinstance(v, CapturedScalar)], call.count)
-        for call in run.capture.calls
+        for call in several.capture.of("functions:cast")
     )
     plain = "memory_format contiguous_format"
     assert found == [
@@ -149,14 +169,7 @@ def test_constants_of_torch_are_kept_by_name(capture: Capturing) -> None:
     ]
 
 
-def test_the_offset_of_a_view_is_kept_if_it_changes_the_alignment(capture: Capturing) -> None:
-    run = capture(
-        "import torch\nfrom library import scale\nx = torch.ones(4096, dtype=torch.bfloat16)\n"
-        "for begins in (0, 3, 128, 131, 259): scale(x[begins : begins + 8])\n"
-        "scale(torch.ones(3, dtype=torch.complex128)[1:]); scale(torch.eye(3).to_sparse())\n",
-        "library:scale",
-    )
-    assert run.done.returncode == 0, run.done.stderr
-    tensors = [(call.values()["x"], call.count) for call in run.capture.calls]
+def test_the_offset_of_a_view_is_kept_if_it_changes_the_alignment(several: Any) -> None:
+    tensors = [(call.values()["x"], call.count) for call in several.capture.of("functions:scale")]
     found = sorted((t.dtype, t.offset, count) for t, count in tensors if isinstance(t, CapturedTensor))
     assert found == [("bfloat16", 0, 2), ("bfloat16", 3, 3), ("complex128", 1, 1), ("float32", 0, 1)]

@@ -9,6 +9,8 @@ import anyio
 import pytest
 from conftest import RunningServer, error_of, files_of, told
 
+MOST_JUDGEMENTS = 2  # an agent follows the advice to judge again
+
 
 @pytest.mark.clock
 def test_an_agent_goes_from_a_search_to_a_proven_speedup(server: RunningServer) -> None:
@@ -39,7 +41,8 @@ def test_an_agent_goes_from_a_search_to_a_proven_speedup(server: RunningServer) 
             refused = told(await client.call_tool(quick["tool"], quick["arguments"]))
             assert refused["verdict"] == "incorrect" and refused["rows"][0]["reasons"]
             assert refused["next"][0]["tool"] == "candidate_write"
-            assert refused["advice"] and refused["failing_case"]["sizes"] and isinstance(refused["seed"], int)
+            assert refused["advice"] and refused["failing_case"]["sizes"] and refused["seed"].isdecimal()
+            assert refused["next"][1]["arguments"]["seed"] == refused["seed"], "the same inputs again"
 
             right = told(await client.call_tool("candidate_write", {"name": "sum", "files": files_of("right")}))
             assert right["digest"] != wrong["digest"]
@@ -50,15 +53,22 @@ def test_an_agent_goes_from_a_search_to_a_proven_speedup(server: RunningServer) 
 
             asked = {name: value for name, value in right["next"][0]["arguments"].items() if name != "quick"}
             verdict = told(await client.call_tool("judge", asked, progress_callback=hear))
+            judged = 1
+            while (
+                verdict["verdict"] == "inconclusive" and judged < MOST_JUDGEMENTS
+            ):  # other programs took the processors
+                again = verdict["next"][0]
+                assert again["arguments"] == asked | {"baseline": "eager", "device": "cpu"}
+                verdict = told(await client.call_tool(again["tool"], again["arguments"], progress_callback=hear))
+                judged += 1
             assert verdict["verdict"] == "faster" and verdict["evidence"], verdict
             assert any("timing" in str(message) for message in heard)
 
             best = told(await client.call_tool("scoreboard", {"task": card["name"]}))["verdicts"]
             assert [each["run"] for each in best] == [verdict["run"]]
             listed = told(await client.call_tool("verdicts_list", {"candidate": "sum", "limit": 1}))
-            assert (
-                listed["verdicts"][0]["run"] == verdict["run"] and listed["total"] == 2 and listed["next_offset"] == 1
-            )
+            assert listed["verdicts"][0]["run"] == verdict["run"]
+            assert listed["total"] == 1 + judged and listed["next_offset"] == 1
             shown = told(await client.call_tool("verdict_show", {"run": verdict["run"][-8:]}))
             assert shown["metrics"] == verdict["metrics"]
             whole = (await client.read_resource(f"kernwright://verdicts/{verdict['run']}")).contents[0].text

@@ -5,18 +5,20 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import anyio
 import pytest
-from conftest import CANDIDATE_TOML, TESTS, TOKEN, RunningServer, error_of, files_of, told
+from conftest import REPEATED_OPS, SOURCES, TESTS, TOKEN, RunningServer, error_of, files_of, told
 from mcp import MCPError
 
 from kernwright.core.errors import KernwrightError
 from kernwright.mcp.folders import AllowedFolders, NotAllowed
 from kernwright.mcp.stdio import BoundedLines
+from kernwright.mcp.tools.candidates import replace_candidate
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
@@ -56,6 +58,24 @@ def test_wrong_calls_get_errors_with_a_remedy(server: RunningServer, served_root
     (served_root / "linked" / "runs").mkdir(parents=True)
     (served_root / "linked" / "runs" / "run.jsonl").symlink_to(outside / "trace.json")
     os.mkfifo(served_root / "fifo")
+    marker = tmp_path / "imported"
+    for name in ("piped", "linked", "looped"):
+        folder = served_root / "candidates" / name
+        folder.mkdir(parents=True)
+        (folder / "kernel.py").write_text(SOURCES["right"])
+    os.mkfifo(served_root / "candidates" / "piped" / "candidate.toml")
+    (outside / "secret.toml").write_text('op = "of-another-user"')
+    (served_root / "candidates" / "linked" / "candidate.toml").symlink_to(outside / "secret.toml")
+    (served_root / "candidates" / "looped" / "candidate.toml").symlink_to("candidate.toml")
+    for name in ("piped", "linked", "running"):
+        shutil.copytree(served_root / "tasks" / "repeated", served_root / "more" / name)
+    (served_root / "more" / "piped" / "workloads.jsonl").unlink()
+    os.mkfifo(served_root / "more" / "piped" / "workloads.jsonl")
+    (served_root / "more" / "linked" / "task.toml").unlink()
+    (served_root / "more" / "linked" / "task.toml").symlink_to(outside / "secret.toml")
+    (served_root / "more" / "running" / "definitions.py").write_text(f"open({str(marker)!r}, 'w')\n" + REPEATED_OPS)
+    (served_root / "piped" / "runs").mkdir(parents=True)
+    os.mkfifo(served_root / "piped" / "runs" / "20261118T194507020373Z-32dbf740.jsonl")
     (served_root / "candidates" / "kept").mkdir(parents=True, exist_ok=True)
     right = files_of("right")
     calls = [
@@ -88,6 +108,23 @@ def test_wrong_calls_get_errors_with_a_remedy(server: RunningServer, served_root
         ("candidate_write", {"name": "kept", "files": right}, "candidate"),
         ("candidate_write", {"name": "kernwright", "files": right}, "kernwright"),
         ("candidate_show", {"folder": "candidates/shown", "file": "../kept"}, "kernel.py"),
+        ("candidate_show", {"folder": "candidates/piped"}, "pipe"),
+        ("candidate_show", {"folder": "candidates/linked"}, "link"),
+        ("candidate_show", {"folder": "candidates/looped"}, "link"),
+        ("candidate_show", {"folder": "x" * 300}, "folder"),
+        ("candidate_show", {"folder": "x/" * 2000}, "folder"),
+        ("candidate_write", {"name": "x", "files": right | {"a": "", "a/b": ""}}, "a/b"),
+        ("judge", {"task": "repeated", "candidate": "candidates/piped"}, "plain file"),
+        ("judge", {"task": "more/piped", "candidate": "candidates/shown"}, "pipe"),
+        ("judge", {"task": "repeated", "candidate": "candidates/shown", "metric": "x" * 10**4}, "metric"),
+        ("judge", {"task": "repeated", "candidate": "candidates/shown", "rounds": 10**30}, "rounds"),
+        ("judge", {"task": "repeated", "candidate": "candidates/shown", "wait_s": "nan"}, "wait_s"),
+        ("judge", {"task": "repeated", "candidate": "candidates/shown", "seed": 2**62}, "seed"),
+        ("task_show", {"task": "more/piped"}, "pipe"),
+        ("task_show", {"task": "more/linked"}, "link"),
+        ("task_show", {"task": "more/running"}, "definitions"),
+        ("verdicts_list", {"ledger": "piped"}, "pipe"),
+        ("verdicts_list", {"ledger": "fifo"}, "fifo"),
         ("campaign_status", {"name": "none"}, "campaign start"),
         ("campaign_step", {"repository": "link"}, "outside"),
     ]  # fmt: skip
@@ -96,7 +133,9 @@ def test_wrong_calls_get_errors_with_a_remedy(server: RunningServer, served_root
         async with server.client() as client:
             told(await client.call_tool("candidate_write", {"name": "shown", "files": right}))
             for tool, arguments, word in calls:
-                assert word in error_of(await client.call_tool(tool, arguments)), (tool, arguments)
+                with anyio.fail_after(60):  # reading a pipe would never end
+                    said = error_of(await client.call_tool(tool, arguments))
+                assert word in said and "of-another-user" not in said and len(said) < 5000, (tool, arguments)
             with pytest.raises(MCPError, match="repeated"):
                 await client.read_resource("kernwright://tasks/repeatd")
             with pytest.raises(MCPError, match="outside"):
@@ -107,6 +146,7 @@ def test_wrong_calls_get_errors_with_a_remedy(server: RunningServer, served_root
     anyio.run(main)
     assert not (served_root / "candidates" / "x").exists() and not (outside / "up.py").exists()
     assert list((served_root / "candidates").glob(".part-*")) == []
+    assert not marker.exists(), "no code of a task runs in the server"
 
 
 def test_recordings_are_answered_in_pages(server: RunningServer, served_root: Path) -> None:
@@ -138,6 +178,24 @@ def test_lines_that_are_too_long_are_not_read_and_their_ids_are_kept() -> None:
     assert stream.refused == [7, "nine", None]
 
 
+def test_a_folder_that_becomes_a_link_is_not_written_to(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    (root / "candidates").mkdir(parents=True)
+    outside.mkdir()
+    folders = AllowedFolders([root])
+    replace_candidate(folders, root / "candidates", "mine", files_of("right"))
+    with folders.pinned(root / "candidates") as pinned:
+        (root / "candidates").rename(root / "moved")
+        (root / "candidates").symlink_to(outside)
+        (pinned / "new").touch()
+    assert (root / "moved" / "new").exists() and (root / "moved" / "mine" / "kernel.py").exists()
+    (root / "inside").symlink_to(outside)
+    for wrong in (root / "candidates", root / "inside" / ".", outside, root / "none"):
+        with pytest.raises(NotAllowed):
+            replace_candidate(folders, wrong, "mine", files_of("right"))
+    assert list(outside.iterdir()) == []
+
+
 def test_paths_are_compared_after_their_links_are_followed(tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / "sub").mkdir(parents=True)
@@ -153,4 +211,3 @@ def test_paths_are_compared_after_their_links_are_followed(tmp_path: Path) -> No
     with pytest.raises(KernwrightError, match="bytes"):
         (root / "large").write_bytes(b"123")
         folders.file("large", most_bytes=2)
-    assert CANDIDATE_TOML

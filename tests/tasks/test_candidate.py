@@ -156,6 +156,14 @@ def test_links_are_refused(folder: Path, tmp_path: Path, kind: str) -> None:
     assert "link" in message and "plain files only" in message
 
 
+def test_the_content_of_a_file_elsewhere_is_not_quoted(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret.toml").write_text('language = "secret"')
+    (folder / "candidate.toml").unlink()
+    (folder / "candidate.toml").symlink_to(tmp_path / "secret.toml")
+    message = refused(folder)
+    assert "link" in message and "'secret'" not in message
+
+
 @pytest.mark.parametrize("name", [b"\xff.py", b"a\nb.py", b"\x1b[2J.py"])
 def test_a_name_that_no_record_can_hold_is_refused(folder: Path, name: bytes) -> None:
     (folder / os.fsdecode(name)).write_text("x")

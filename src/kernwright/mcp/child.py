@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -14,12 +16,16 @@ from typing import IO
 import anyio
 from anyio.abc import Process
 
-from kernwright.core.errors import EnvironmentProblem
+from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.diagnose.program_run.process_tree import running_descendants, signal_all
 
 STOP_DEADLINE_S = 25.0  # longer than the child's own deadline
 MOST_OUTPUT = 64 << 20  # bytes of a line or of an answer
-LAST_WORDS = 2000  # characters of standard error that an error shows
+LAST_WORDS = 4000  # bytes at the end of standard error that are read
+PRINTED = "kernwright: "  # the start of an error of the command line
+MOST_CPU_S = 600  # limits of a child that reads a file of a client, which may unpack to any size
+MOST_MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+logger = logging.getLogger(__name__)
 
 
 class Child:
@@ -28,10 +34,10 @@ class Child:
     def __init__(self, process: Process, errors: IO[bytes]) -> None:
         self._process = process
         self._errors = errors
-        self._left = b""
+        self._left = bytearray()
 
     async def line(self) -> bytes | None:
-        """Return the next line of the output; None at its end."""
+        """Return the next line of the output; None at its end. After a cancellation, the next call continues."""
         assert self._process.stdout is not None
         while b"\n" not in self._left:
             try:
@@ -41,18 +47,17 @@ class Child:
             if len(self._left) > MOST_OUTPUT:
                 raise EnvironmentProblem(f"the output has a line of over {MOST_OUTPUT >> 20} MiB", "report it")
         line, _, self._left = self._left.partition(b"\n")
-        return line
+        return bytes(line)
 
     async def output(self) -> bytes:
-        """Return the whole output, at its end."""
+        """Return the whole output, at its end. After a cancellation, the next call continues."""
         assert self._process.stdout is not None
-        parts, size = [], 0
         with suppress(anyio.EndOfStream):
             while True:
-                parts.append(await self._process.stdout.receive(1 << 16))
-                if (size := size + len(parts[-1])) > MOST_OUTPUT:
+                self._left += await self._process.stdout.receive(1 << 16)
+                if len(self._left) > MOST_OUTPUT:
                     raise EnvironmentProblem(f"the answer is larger than {MOST_OUTPUT >> 20} MiB", "choose less")
-        return b"".join(parts)
+        return bytes(self._left)
 
     async def status(self) -> int:
         """Return the exit status, once it has ended."""
@@ -60,12 +65,26 @@ class Child:
 
     def last_words(self) -> str:
         """Return the end of its standard error."""
-        self._errors.seek(0)
-        return self._errors.read().decode(errors="replace").strip()[-LAST_WORDS:]
+        self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - LAST_WORDS))
+        return self._errors.read().decode(errors="replace").strip()
+
+    async def error(self, what: str) -> KernwrightError:
+        """Return the error that the command line has printed, once it has ended."""
+        status, words = await self.status(), self.last_words()
+        if status == -signal.SIGXCPU or "MemoryError" in words:
+            limits = f"{MOST_CPU_S} s of processor time and {MOST_MEMORY >> 30} GiB of memory"
+            return EnvironmentProblem(f"{what} takes more than {limits}", "use the command line, or choose less")
+        if words.startswith(PRINTED):
+            message, _, _ = words.removeprefix(PRINTED).partition("\n  see: ")  # the page for users of the command line
+            return KernwrightError(*message.split("\n  remedy: ", 1))
+        logger.error("%s ended with status %d:\n%s", what, status, words)
+        return EnvironmentProblem(f"{what} ended with status {status}", "see the standard error of the server")
 
 
 @asynccontextmanager
-async def child(module: Sequence[str], folder: Path, first_line: bytes | None = None) -> AsyncIterator[Child]:
+async def child(
+    module: Sequence[str], folder: Path, first_line: bytes | None = None, limited: bool = False
+) -> AsyncIterator[Child]:
     """Run `python -m MODULE [ARGS]` while the context lasts.
 
     A child that still runs at the end, such as after a cancellation, is asked to stop, and killed with all its
@@ -76,6 +95,7 @@ async def child(module: Sequence[str], folder: Path, first_line: bytes | None = 
         folder: the working directory.
         first_line: a line for its standard input. Such a child stops when standard input is closed, so that it also
             notices the end of the server. Without it, the child gets the signal of Ctrl-C.
+        limited: whether MOST_CPU_S and MOST_MEMORY hold.
     """
     with tempfile.TemporaryFile() as errors:
         # -P: import nothing from the working directory, where clients may write.
@@ -88,6 +108,9 @@ async def child(module: Sequence[str], folder: Path, first_line: bytes | None = 
         )
         try:
             assert process.stdin is not None
+            if limited:
+                resource.prlimit(process.pid, resource.RLIMIT_CPU, (MOST_CPU_S, MOST_CPU_S + 1))
+                resource.prlimit(process.pid, resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
             if first_line is not None:
                 await process.stdin.send(first_line)
             yield Child(process, errors)

@@ -62,6 +62,10 @@ async def serve_http(server: KernwrightServer, own: socket.socket, token: str) -
         host=HOST, streamable_http_path=PATH, max_request_body_size=MOST_REQUEST_BYTES, max_sessions=MOST_SESSIONS
     )
     config = uvicorn.Config(
-        TokenCheck(application, token), log_level="warning", timeout_graceful_shutdown=STOP_DEADLINE_S, lifespan="on"
+        TokenCheck(application, token),
+        ws="none",
+        log_level="warning",
+        timeout_graceful_shutdown=STOP_DEADLINE_S,
+        lifespan="on",
     )
     await uvicorn.Server(config).serve(sockets=[own])

@@ -36,6 +36,7 @@ To improve a kernel: find a task (tasks_list, task_show), write a candidate (can
 quick=true until it is correct, then judge it in full: only that is evidence. The verdict `faster` means that the whole
 confidence interval lies above the measured noise. Every answer names the next useful calls."""
 MOST_PROBLEMS = 5
+LONGEST_TEXT = 2000  # characters of a cause or a remedy
 logger = logging.getLogger(__name__)
 
 
@@ -122,7 +123,7 @@ def _told(kind: type[ToolError | ResourceError], what: str) -> Any:
         while cause is not None and not isinstance(cause, KernwrightError | ValidationError) and cause.__cause__:
             cause = cause.__cause__
         if isinstance(cause, KernwrightError):
-            raise kind(str(cause)) from None
+            raise kind(_text(cause.cause, cause.remedy)) from None
         if isinstance(cause, ValidationError):
             raise kind(_problems(what, cause)) from None
         if isinstance(cause, ResourceSecurityError):
@@ -143,6 +144,8 @@ def _problems(what: str, error: ValidationError) -> str:
 
 
 def _text(cause: str, remedy: str) -> str:
+    """Return the message of an error. Both parts have a limited length: an agent reads them."""
+    cause, remedy = (text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..." for text in (cause, remedy))
     return f"{cause}\n  remedy: {remedy}" if remedy else cause
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -86,20 +88,31 @@ class Candidate(BaseModel):
 def read_sources(folder: Path) -> dict[str, bytes]:
     """Return the files of a candidate's folder by relative path. Raise BadFile for what no candidate may hold."""
     found: dict[str, bytes] = {}
-    total = 0
-    for path in sorted(folder.rglob("*")):
-        relative = path.relative_to(folder)
-        if IGNORED & set(relative.parts) or (path.is_dir() and not path.is_symlink()):
-            continue
-        if path.is_symlink() or not path.is_file():
-            raise BadFile(path, "", "is a link or a special file", "candidates hold plain files only")
-        if not relative.as_posix().isprintable():  # this also finds bytes that are no text
-            raise BadFile(folder, "", f"holds a file called {relative.as_posix()!r}", "rename it")
-        total += path.stat().st_size
-        if total > MOST_BYTES:
-            raise BadFile(folder, "", "holds over 64 MiB", "a candidate is its sources: remove build products")
-        found[relative.as_posix()] = path.read_bytes()
+    left = MOST_BYTES
+    for here, folders, names, descriptor in os.fwalk(folder):
+        folders[:] = sorted(set(folders) - IGNORED)
+        for name in sorted({*folders, *names} - IGNORED):
+            path = Path(here, name)
+            mode = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
+            if stat.S_ISDIR(mode):
+                continue
+            if not stat.S_ISREG(mode):
+                raise BadFile(path, "", "is a link or a special file", "candidates hold plain files only")
+            relative = path.relative_to(folder).as_posix()
+            if not relative.isprintable():  # this also finds bytes that are no text
+                raise BadFile(folder, "", f"holds a file called {relative!r}", "rename it")
+            found[relative] = data = _read_beside(descriptor, name, left + 1)
+            left -= len(data)
+            if left < 0:
+                raise BadFile(folder, "", "holds over 64 MiB", "a candidate is its sources: remove build products")
     return found
+
+
+def _read_beside(folder: int, name: str, most: int) -> bytes:
+    """Return the first bytes of a file of an open folder. A link that has just taken its place is not followed."""
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor is no path
+        return file.read(most)
 
 
 def load_candidate(folder: Path) -> Candidate:
@@ -108,6 +121,8 @@ def load_candidate(folder: Path) -> Candidate:
         remedy = did_you_mean(str(folder), known, f"a candidate is a folder that holds {CANDIDATE_FILE}")
         raise BadFile(folder, "", "is not a folder", remedy)
     _refuse_misleading_name(folder)
+    if (folder / CANDIDATE_FILE).is_symlink():  # its content, which errors quote, may be that of any file
+        raise BadFile(folder / CANDIDATE_FILE, "", "is a link", "candidates hold plain files only")
     file = read_toml(folder / CANDIDATE_FILE, CandidateFile, "write op, language and entry into it")
     candidate = Candidate(folder=folder.resolve(), file=file)
     problems = FileProblems()

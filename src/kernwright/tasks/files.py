@@ -26,7 +26,14 @@ def read_text(path: Path, remedy: str) -> str:
         raise BadFile(path, "", f"cannot be read: {error}", "check its permissions and that it is UTF-8 text") from None
 
 
+def require_plain(path: Path) -> None:
+    """Raise BadFile if a path leads to a pipe, a socket or a device: reading it might never end."""
+    if path.exists() and not path.is_file():
+        raise BadFile(path, "", "is not a plain file", "replace it by a plain file")
+
+
 def read_toml(path: Path, model: type[Model], remedy: str) -> Model:
+    require_plain(path)
     text = read_text(path, remedy)
     try:
         data = tomllib.loads(text)
@@ -37,6 +44,7 @@ def read_toml(path: Path, model: type[Model], remedy: str) -> Model:
 
 def read_jsonl(path: Path, model: type[Model], remedy: str) -> dict[int, Model]:
     """Return the objects of a file by line number. Empty lines are skipped."""
+    require_plain(path)
     found, problems = {}, FileProblems()
     for number, line in enumerate(read_text(path, remedy).splitlines(), 1):
         if line.strip():

@@ -31,7 +31,7 @@ class TaskSummary:
             KernwrightError: the error of loading the task, if its files cannot be summarized.
         """
         try:
-            title = str(tomllib.loads((folder / TASK_FILE).read_text(encoding="utf-8"))["title"])
+            title = str(tomllib.loads(_text(folder / TASK_FILE))["title"])
             rows = _objects(folder / ROWS_FILE)
             grids = _objects(folder / GRID_FILE) if (folder / GRID_FILE).exists() else []
             counts = Counter(row["set"] for row in rows)
@@ -55,7 +55,13 @@ def row_ids(folder: Path) -> list[str]:
 
 
 def _objects(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [json.loads(line) for line in _text(path).splitlines() if line.strip()]
+
+
+def _text(path: Path) -> str:
+    if not path.is_file():  # reading a pipe might never end
+        raise FileNotFoundError(path)
+    return path.read_text(encoding="utf-8")
 
 
 def _size(grid: dict[str, Any]) -> int:

@@ -69,9 +69,9 @@ def _goal(own: CampaignSettings, history: History, task: Task) -> Iterator[str]:
     yield "- `reference.py` has the definition. `baseline.md` has the baseline's figures, `hints.md` general advice."
     if history.best:
         standing = f"iteration {best.iteration}, {best.ratio:.3f}x over the baseline"
-        yield f"- Best version so far: {standing}. It is in `solution/`."
+        yield f"- Best version so far: {standing}. `solution/` holds it."
     else:
-        yield "- No version is better than the starting version yet. It is in `solution/`."
+        yield "- No version is better than the starting version yet. `solution/` holds the starting version."
     if target is not None:
         yield f"- Goal: {target:.3f}x over the baseline, which is the bandwidth limit of these rows."
 
@@ -81,8 +81,8 @@ def _rules(own: CampaignSettings) -> Iterator[str]:
     yield "## Rules"
     yield ""
     yield "- Try one idea: state a hypothesis, edit `solution/`, write `idea.json`, and stop."
-    yield "- Only this folder may be changed. A change of the task, the judge, the ledger or the history of the"
-    yield "  repository is found, undone, and refuses the iteration."
+    yield "- Change files in this folder only. If you change the task, the judge, the ledger or the history of the"
+    yield "  repository, the change is undone and the iteration is refused."
     yield "- The verdict comes from a full run of the judge after you have stopped. Your own measurements do not count."
     yield "- The result must be correct for every input, also at other sizes, offsets and extreme values. No cached"
     yield "  results, no special case for the judge's inputs, no call of the baseline."
@@ -102,7 +102,7 @@ def _judging(campaign: Campaign) -> Iterator[str]:
     yield "## A quick check"
     yield ""
     yield "Run this in this folder. It checks the results and measures rough times; `--rows ROW` chooses one row."
-    yield "It is no evidence."
+    yield "It is not evidence."
     yield ""
     yield "```"
     yield shlex.join(words)

@@ -66,7 +66,7 @@ class CampaignStatus:
         own = self.campaign.settings
         running = " (a process works on it)" if self.is_running else ""
         yield f"campaign {own.name}: {own.op} on {own.device} against {own.baseline}, {own.metric}; agent {own.agent}"
-        yield f"  stands   {self._stands()}{running}"
+        yield f"  state    {self._state()}{running}"
         yield f"  best     {self._best()}"
         yield f"  used     {self._used()}"
         for each in self.refusals:
@@ -96,7 +96,7 @@ class CampaignStatus:
             "next": self.next_command,
         }
 
-    def _stands(self) -> str:
+    def _state(self) -> str:
         number = self.open_iteration
         return {
             "prepared": "prepared; the baseline is not measured yet",

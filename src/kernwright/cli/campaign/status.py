@@ -10,7 +10,7 @@ from kernwright.cli.output import say
 
 
 def status(name: CampaignName = None, as_json: AsJson = False) -> None:
-    """Show where a campaign stands, what is refused and why, and the next command."""
+    """Show the state of a campaign, what is refused and why, and the next command."""
     from kernwright.campaign.lookup import find_campaign
     from kernwright.campaign.loop.status import CampaignStatus
     from kernwright.campaign.state.book import is_worked_on

@@ -18,7 +18,7 @@ from kernwright.mcp.answer import Limit, NextCall, Offset, PagedAnswer, call, pa
 from kernwright.mcp.child import child
 from kernwright.mcp.folders import AllowedFolders
 from kernwright.mcp.tools.candidates import replace_candidate
-from kernwright.mcp.tools.judgement import HEARTBEAT_S, ProgressReport
+from kernwright.mcp.tools.judgement import ProgressReport
 
 LONGEST_TEXT = 2000
 
@@ -95,7 +95,7 @@ class CampaignTools:
             raise EnvironmentProblem(
                 f"a process works on the campaign {campaign.name}", "wait until campaign_status says is_running=false"
             )
-        replace_candidate(folder, campaign.solution.name, files)
+        replace_candidate(self._folders, folder, campaign.solution.name, files)
         return self._card(campaign, 0, 5)
 
     async def campaign_step(
@@ -119,18 +119,11 @@ class CampaignTools:
         words += [f"{option}={value}" for option, value in options.items() if value is not None]
         progress, lines = ProgressReport(context), []
         async with child(words, campaign.settings.repository) as process:
-            ended = False
-            while not ended:
-                with anyio.move_on_after(HEARTBEAT_S) as pause:
-                    line = await process.line()
-                    ended = line is None
-                    lines += [line.decode(errors="replace")] if line else []
-                await (progress.still("working") if pause.cancelled_caught else progress.tell((lines or [""])[-1]))
-            status = await process.status()
-            errors = process.last_words()
-        if status not in (0, 1):
-            cause, _, remedy = errors.removeprefix("kernwright: ").partition("\n  remedy: ")
-            raise KernwrightError(cause or f"the step ended with status {status}", remedy)
+            while (line := await progress.during("working", process.line)) is not None:
+                lines.append(line.decode(errors="replace"))
+                await progress.tell(lines[-1])
+            if await process.status() not in (0, 1):
+                raise await process.error("the step")
         done = await anyio.to_thread.run_sync(self._card, campaign, 0, 5)
         return done.model_copy(update={"said": "\n".join(lines)[-LONGEST_TEXT:]})
 

@@ -75,7 +75,7 @@ class CandidateTools:
         check_files(name, files)
         parent = self._parent(root)
         with self._turn:
-            return self._card(replace_candidate(parent, name, files))
+            return self._card(replace_candidate(self._folders, parent, name, files))
 
     def candidate_show(
         self,
@@ -83,7 +83,9 @@ class CandidateTools:
         file: Annotated[str | None, Field(description="name of a file whose content to return")] = None,
     ) -> CandidateCard:
         """Show a candidate: op, language, entry, digest and files, and the content of one file."""
-        candidate = load_candidate(self._folders.folder(folder))
+        real = self._folders.folder(folder)
+        self._folders.check_entries(real)
+        candidate = load_candidate(real)
         text = None
         if file is not None:
             if file not in candidate.sources:
@@ -99,9 +101,10 @@ class CandidateTools:
         if base not in self._folders.roots:
             raise NotAllowed(f"{root} is not a folder of this server", f"use one of: {self._folders.roots}")
         parent = base / CANDIDATES
-        parent.mkdir(exist_ok=True)
-        if parent.is_symlink():
-            raise NotAllowed(f"{parent} is a link", "make it a folder")
+        try:
+            parent.mkdir(exist_ok=True)
+        except OSError as error:
+            raise EnvironmentProblem(f"{parent} cannot be made: {error.strerror}", "make it a folder") from None
         return parent
 
     def _card(self, candidate: Candidate, text: str | None = None) -> CandidateCard:
@@ -120,7 +123,7 @@ class CandidateTools:
         )
 
 
-def replace_candidate(parent: Path, name: str, files: dict[str, str]) -> Candidate:
+def replace_candidate(folders: AllowedFolders, parent: Path, name: str, files: dict[str, str]) -> Candidate:
     """Write the files of a candidate beside it, check them, and put them in its place.
 
     Raises:
@@ -128,7 +131,8 @@ def replace_candidate(parent: Path, name: str, files: dict[str, str]) -> Candida
     """
     check_files(name, files)
     try:
-        _replace(parent, name, files)
+        with folders.pinned(parent) as pinned:
+            _replace(pinned, name, files)
     except OSError as error:
         raise EnvironmentProblem(
             f"{parent / name} cannot be written: {error.strerror}", "check its permissions, and free some space"
@@ -139,7 +143,7 @@ def replace_candidate(parent: Path, name: str, files: dict[str, str]) -> Candida
 def _replace(parent: Path, name: str, files: dict[str, str]) -> None:
     folder = parent / name
     if folder.is_symlink() or (folder.exists() and not (folder / CANDIDATE_FILE).is_file()):
-        raise NotAllowed(f"{folder} exists and is no candidate", "choose another name")
+        raise NotAllowed(f"{name} exists and is no candidate", "choose another name")
     with tempfile.TemporaryDirectory(prefix=".part-", dir=parent) as part:
         new = Path(part, name)
         for relative, text in files.items():
@@ -149,7 +153,7 @@ def _replace(parent: Path, name: str, files: dict[str, str]) -> None:
         try:
             load_candidate(new)
         except KernwrightError as error:
-            raise KernwrightError(error.cause.replace(str(new), name), error.remedy.replace(str(new), name)) from None
+            raise _with_name(error, (new, new.resolve()), name) from None
         if folder.exists():
             os.rename(folder, Path(part, "before"))  # noqa: PTH104 - the name is free: nothing is replaced
         try:
@@ -158,6 +162,14 @@ def _replace(parent: Path, name: str, files: dict[str, str]) -> None:
             if (before := Path(part, "before")).exists():
                 shutil.move(before, folder)
             raise
+
+
+def _with_name(error: KernwrightError, paths: tuple[Path, ...], name: str) -> KernwrightError:
+    """Return an error with the name of a candidate in place of the paths of its draft."""
+    cause, remedy = error.cause, error.remedy
+    for path in paths:
+        cause, remedy = cause.replace(str(path), name), remedy.replace(str(path), name)
+    return KernwrightError(cause, remedy)
 
 
 def _next_calls(op: str, folder: str) -> list[NextCall]:
@@ -187,6 +199,8 @@ def check_files(name: str, files: dict[str, str]) -> None:
         parts = relative.split("/")
         if len(parts) > _DEEPEST or not all(map(_NAME.fullmatch, parts)):
             raise KernwrightError(f"{relative[:100]!r} is no file name", "use names such as kernel.cc or lib/math.h")
+        if any("/".join(parts[:depth]) in files for depth in range(1, len(parts))):
+            raise KernwrightError(f"{relative!r} lies in a folder that is named like a file", "rename one of them")
         if TASK_FILE in parts:  # the judge imports the definitions of a task, but never a candidate
             raise KernwrightError(f"a candidate has no {TASK_FILE}", "rename the file")
         size = len(text.encode(errors="surrogatepass"))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeVar
 
 import anyio
 from mcp.server.mcpserver import Context
@@ -26,6 +26,9 @@ from kernwright.tasks.candidate import SHIPPED, load_candidate
 
 HEARTBEAT_S = 5.0  # a client that hears nothing for long may give up
 LONGEST_WAIT_S = 3600.0
+LONGEST_ROWS = 20_000  # characters; a sweep may name hundreds of rows
+MOST_ROUNDS = 1000
+Result = TypeVar("Result")
 PROGRAM = "kernwright.mcp.judge_program"
 
 
@@ -45,6 +48,17 @@ class ProgressReport:
     async def still(self, message: str) -> None:
         """Repeat a message with the time that the call has taken."""
         await self.tell(f"{message} ({time.monotonic() - self._started:.0f} s)")
+
+    async def during(self, message: str, work: Callable[[], Awaitable[Result]]) -> Result:
+        """Return what some work returns, and repeat a message while it lasts.
+
+        Args:
+            work: can be cancelled and called again.
+        """
+        while True:
+            with anyio.move_on_after(HEARTBEAT_S):
+                return await work()
+            await self.still(message)
 
 
 class JudgeTools:
@@ -67,18 +81,23 @@ class JudgeTools:
         ] = "eager",
         rows: Annotated[
             str | None,
-            Field(description="globs over row ids, or production, smoke, grid, all; separated by commas"),
+            Field(
+                description="globs over row ids, or production, smoke, grid, all; separated by commas",
+                max_length=LONGEST_ROWS,
+            ),
         ] = None,
-        device: Annotated[str, Field(description="cpu, cuda or cuda:N")] = "cpu",
+        device: Annotated[str, Field(pattern=r"^(cpu|cuda(:[0-9]{1,4})?)$", description="cpu, cuda or cuda:N")] = "cpu",
         quick: Annotated[
             bool, Field(description="check correctness and measure rough times in seconds; not evidence")
         ] = False,
         rounds: Annotated[
-            int | None, Field(ge=1, description="maximum number of rounds; undecided rows end inconclusive")
+            int | None,
+            Field(ge=1, le=MOST_ROUNDS, description="maximum number of rounds; undecided rows end inconclusive"),
         ] = None,
-        metric: Annotated[str | None, Field(description="deciding metric: wall, stream or device")] = None,
+        metric: Annotated[Literal["wall", "stream", "device"] | None, Field(description="deciding metric")] = None,
         seed: Annotated[
-            int | None, Field(ge=0, description="seed of the inputs, to repeat a failing call; not evidence")
+            str | None,
+            Field(pattern=r"^[0-9]{1,19}$", description="seed of a faulty verdict, to repeat its inputs; not evidence"),
         ] = None,
         wait_s: Annotated[
             float, Field(ge=0, le=LONGEST_WAIT_S, description="time to wait for another judgement on the device")
@@ -99,12 +118,13 @@ class JudgeTools:
         }  # fmt: skip
         request = JudgeRequest(
             task=str(self._tasks.folder(task).resolve()), baseline=baseline, rows=rows, device=device, quick=quick,
-            rounds=rounds, metric=metric, seed=seed, ledger=root, **self._contender(candidate),
+            rounds=rounds, metric=metric, seed=None if seed is None else int(seed), ledger=root,
+            **await anyio.to_thread.run_sync(self._contender, candidate),
         )  # fmt: skip
         request = replace(request, command=judge_command(request))
         progress = ProgressReport(context)
         deadline = time.monotonic() + wait_s
-        lock = await self._turn(_checked(device), deadline, progress)
+        lock = await self._turn("cuda:0" if device == "cuda" else device, deadline, progress)
         try:
             left = max(0.0, deadline - time.monotonic())
             run = await self._run(replace(request, wait_s=left), progress)
@@ -153,12 +173,7 @@ class JudgeTools:
         async with child([PROGRAM], self._folders.roots[0], line) as process:
             phase, steps, done = "", 0, 0
             while True:
-                answer: bytes | None = None
-                with anyio.move_on_after(HEARTBEAT_S) as pause:
-                    answer = await process.line()
-                if pause.cancelled_caught:
-                    await progress.still(message)
-                    continue
+                answer = await progress.during(message, process.line)
                 if answer is None:
                     raise await _crash(process)
                 told = json.loads(answer)
@@ -174,13 +189,6 @@ class JudgeTools:
                     done += 1
                 message = f"{phase}: {done} of {steps} rows"
                 await progress.tell(message)
-
-
-def _checked(device: str) -> str:
-    """Return the name under which a device is locked."""
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
-        raise EnvironmentProblem(f"{device[:40]!r} is not a device", "use cpu, cuda or cuda:N")
-    return "cuda:0" if device == "cuda" else device
 
 
 async def _crash(process: Child) -> EnvironmentProblem:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from kernwright.tasks.task import Task
 
 MOST_TASKS = 64  # loaded tasks that are kept
+LONGEST_CAUSE = 300
 TaskGiven = Annotated[str, Field(description="name of a task, or its folder below a folder of the server")]
 
 
@@ -79,7 +82,10 @@ class TaskCard(PagedAnswer):
 
 
 class TaskTools:
-    """Answers about tasks. Loaded tasks are kept until one of their files changes."""
+    """Answers about tasks. Loaded tasks are kept until one of their files changes.
+
+    The server runs no code of a task: ops are read from the text of their definitions.
+    """
 
     def __init__(self, folders: AllowedFolders) -> None:
         self._folders = folders
@@ -93,7 +99,7 @@ class TaskTools:
         limit: Limit = 20,
     ) -> TaskList:
         """List the tasks: frozen rows of production calls on which the judge compares a candidate with a baseline."""
-        entries = [_entry(name, folder) for name, folder in list_tasks().items()]
+        entries = [self._entry(name, folder) for name, folder in list_tasks().items()]
         wanted = words.casefold().split()
         found = [
             each
@@ -151,6 +157,7 @@ class TaskTools:
             if kept is None or kept[0] != stamp:
                 if len(self._loaded) >= MOST_TASKS:
                     self._loaded.clear()
+                _refuse_import(folder)
                 kept = self._loaded[folder] = (stamp, load_task(folder))
         return kept[1]
 
@@ -158,47 +165,71 @@ class TaskTools:
         """Return the folder of a task. Raises an error if there is none that the server may read."""
         known = list_tasks()
         if task in known:
-            return known[task]
+            return self._checked(known[task])
         if "/" in task:
             folder = self._folders.folder(task)
             if (folder / TASK_FILE).is_file():
-                return folder
+                return self._checked(folder)
         remedy = did_you_mean(task[:100], known, "list the tasks with tasks_list")
         raise KernwrightError(f"no task named {task[:100]!r}", remedy)
 
+    def _checked(self, folder: Path) -> Path:
+        """Return a task's folder if its files may be read. A folder that the user named elsewhere is not checked."""
+        if self._folders.contains(Path(os.path.abspath(folder))):  # noqa: PTH100 - a link must not decide it
+            self._folders.check_entries(self._folders.folder(str(folder)))
+        return folder
 
-def _entry(name: str, folder: Path) -> TaskEntry:
-    try:
-        summary = TaskSummary.read(folder)
-    except KernwrightError as error:
+    def _entry(self, name: str, folder: Path) -> TaskEntry:
+        try:
+            summary = TaskSummary.read(self._checked(folder))
+        except KernwrightError as error:
+            return TaskEntry(
+                name=name,
+                title="",
+                ops=[],
+                production_rows=0,
+                smoke_rows=0,
+                grid_rows=0,
+                error=error.cause[:LONGEST_CAUSE],
+            )
         return TaskEntry(
-            name=name, title="", ops=[], production_rows=0, smoke_rows=0, grid_rows=0, error=error.cause[:300]
+            name=name,
+            title=summary.title,
+            ops=list(summary.ops),
+            production_rows=summary.rows["production"],
+            smoke_rows=summary.rows["smoke"],
+            grid_rows=summary.rows["grid"],
         )
-    return TaskEntry(
-        name=name,
-        title=summary.title,
-        ops=list(summary.ops),
-        production_rows=summary.rows["production"],
-        smoke_rows=summary.rows["smoke"],
-        grid_rows=summary.rows["grid"],
+
+
+def _refuse_import(folder: Path) -> None:
+    """Raise an error if loading a task would import its definitions, which may do anything."""
+    from kernwright.core.parsed_op import NeedsImport, ParsedModule
+
+    try:
+        definitions = tomllib.loads((folder / TASK_FILE).read_text(encoding="utf-8")).get("definitions")
+        if definitions is None:
+            return
+        ops = ParsedModule.read(folder / str(definitions)).ops()
+        if ops and all(op.digest for op in ops.values()):
+            return
+        reason = "it defines no op"
+    except (tomllib.TOMLDecodeError, SyntaxError):
+        return  # loading the task raises the error that names the line
+    except (NeedsImport, OSError, ValueError) as error:
+        reason = str(error)
+    raise KernwrightError(
+        f"the definitions of task {folder.name} cannot be read without running them: {reason}"[:LONGEST_CAUSE],
+        f"write each op as a plain function under @define, or use the command line: kernwright task show {folder}",
     )
 
 
 def _op(task: Task, name: str) -> OpEntry:
-    from kernwright.core.parsed_op import ParsedOp
-
     schema = task.schemas[name]
-    if isinstance(schema, ParsedOp):
-        signature, doc = schema.signature, schema.doc
-    else:
-        import inspect
-
-        reference = task.ops[name].reference
-        signature, doc = f"{name}{inspect.signature(reference)}", reference.__doc__ or ""
     return OpEntry(
         name=name,
-        signature=signature,
-        about=doc.strip().partition("\n")[0],
+        signature=schema.signature,
+        about=schema.doc.strip().partition("\n")[0],
         contract=schema.contract,
         outputs=list(schema.outputs),
         inplace=list(schema.inplace),

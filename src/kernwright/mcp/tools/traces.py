@@ -10,10 +10,10 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
+import anyio
 from mcp.server.mcpserver import Context
 from pydantic import BaseModel, Field
 
-from kernwright.core.errors import KernwrightError
 from kernwright.mcp.answer import Limit, NextCall, Offset, PagedAnswer, call, page_of
 from kernwright.mcp.child import child
 from kernwright.mcp.folders import AllowedFolders
@@ -77,6 +77,7 @@ class TraceTools:
     def __init__(self, folders: AllowedFolders) -> None:
         self._folders = folders
         self._kept: dict[tuple[object, ...], dict[str, Any]] = {}
+        self._turn = anyio.Lock()  # two large traces at once may need too much memory
 
     async def hotspots(
         self,
@@ -122,22 +123,21 @@ class TraceTools:
         """Return what a command prints as JSON."""
         state = path.stat()
         key = (*words, state.st_size, state.st_mtime_ns)
-        if key not in self._kept:
-            await ProgressReport(context).tell(f"reading {path.name}")
-            async with child(["kernwright", *words], self._folders.roots[0]) as process:
-                text = await process.output()
-                if await process.status() not in (0, 1) or not text:
-                    raise _error_of(process.last_words())
-            if len(self._kept) >= MOST_KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[key] = json.loads(text)
-        return self._kept[key]
-
-
-def _error_of(words: str) -> KernwrightError:
-    """Return the error that the command line has printed."""
-    cause, _, remedy = words.removeprefix("kernwright: ").partition("\n  remedy: ")
-    return KernwrightError(cause or "the file cannot be read", remedy)
+        progress, message = ProgressReport(context), f"reading {path.name}"
+        await progress.during("waiting for another recording", self._turn.acquire)
+        try:
+            if key not in self._kept:
+                await progress.tell(message)
+                async with child(["kernwright", *words], self._folders.roots[0], limited=True) as process:
+                    text = await progress.during(message, process.output)
+                    if await process.status() not in (0, 1) or not text:
+                        raise await process.error(message)
+                if len(self._kept) >= MOST_KEPT:
+                    del self._kept[next(iter(self._kept))]
+                self._kept[key] = json.loads(text)
+            return self._kept[key]
+        finally:
+            self._turn.release()
 
 
 def _hotspot(found: dict[str, Any]) -> HotspotEntry:

@@ -14,7 +14,7 @@ from kernwright.judge.record.recorded import recorded_bodies
 from kernwright.judge.record.verdict import Headline, MetricResult, RowVerdict, Verdict
 from kernwright.ledger.ledger import Ledger
 from kernwright.mcp.answer import LedgerPath, Limit, NextCall, Offset, PagedAnswer, ToolAnswer, call, page_of
-from kernwright.mcp.folders import AllowedFolders
+from kernwright.mcp.folders import CANDIDATES, AllowedFolders
 from kernwright.mcp.tools.scores import LedgerScores, ScoreCache
 from kernwright.report.scoreboard.score import Score, best_scores
 
@@ -93,7 +93,9 @@ class VerdictCard(PagedAnswer):
     failing_case: FailingCase | None = Field(
         default=None, description="inputs and sizes of the first call that failed; after `judge` only"
     )
-    seed: int | None = Field(default=None, description="seed that repeats the inputs of a faulty verdict")
+    seed: str | None = Field(
+        default=None, description="seed that repeats the inputs of a faulty verdict; text, since it has 63 bits"
+    )
 
 
 class LedgerReport(ToolAnswer):
@@ -242,7 +244,6 @@ def card_of(
     """
     worst_first = sorted(verdict.rows, key=lambda row: row.verdict not in FAULTS)
     rows, paging = page_of(worst_first, offset, limit)
-    seed = verdict.provenance.get("seed")
     return VerdictCard(
         run=verdict.run,
         ledger=shown_ledger,
@@ -257,7 +258,7 @@ def card_of(
         metrics={name: _metric(headline) for name, headline in verdict.headline.items()},
         reasons=_cut(list(verdict.reasons), MOST_REASONS),
         rows=[_row(row, verdict.metric) for row in rows],
-        seed=seed if verdict.verdict in FAULTS and isinstance(seed, int) else None,
+        seed=_seed(verdict) if verdict.verdict in FAULTS else None,
         next=next_calls(verdict, ledger, judged),
         **paging,
     )
@@ -268,15 +269,20 @@ def next_calls(verdict: Verdict, ledger: str | None, judged: dict[str, Any] | No
     shown = call("verdict_show", "see its rows", run=verdict.run, ledger=ledger)
     if judged is None:
         return [call("task_show", "read the task", task=verdict.task)]
-    again = {name: value for name, value in judged.items() if name != "quick"}
+    again = {name: value for name, value in judged.items() if name not in ("quick", "seed")}
     if verdict.interrupted:
         return [call("judge", "judge all rows", **judged)]
     if verdict.verdict in FAULTS:
-        name = Path(str(judged["candidate"])).name
+        folder = Path(str(judged["candidate"]))
+        edit = call("candidate_write", "correct the candidate; the reasons name the fault", name=folder.name)
         faulty = next((row.id for row in verdict.rows if row.verdict in FAULTS), None)
         return [
-            call("candidate_write", "correct the candidate; the reasons name the fault", name=name),
-            call("judge", "then check the first faulty row", **(again | {"rows": faulty, "quick": True})),
+            *([edit] if folder.parent.name == CANDIDATES else []),
+            call(
+                "judge",
+                "then repeat the first faulty row with the same inputs",
+                **(again | {"rows": faulty, "quick": True, "seed": _seed(verdict)}),
+            ),
             shown,
         ]
     if verdict.quick:
@@ -286,6 +292,11 @@ def next_calls(verdict: Verdict, ledger: str | None, judged: dict[str, Any] | No
     if verdict.verdict != "slower" and judged.get("baseline", "eager") == "eager":
         return [call("judge", "a stronger baseline", **(again | {"baseline": "compile"})), shown]
     return [shown, call("scoreboard", "compare with earlier candidates", task=verdict.task, ledger=ledger)]
+
+
+def _seed(verdict: Verdict) -> str | None:
+    seed = verdict.provenance.get("seed")
+    return str(seed) if isinstance(seed, int) else None
 
 
 def _score_entry(score: Score, best: bool) -> ScoreEntry:

@@ -1,0 +1,29 @@
+"""Judgements beside other tests: each block is timed once.
+
+A judge repeats blocks that waited for a processor, and starts a row over with longer blocks on a restless machine.
+Beside other tests the machine stays busy, so that a judgement takes several times as long and its times mean no more.
+Tests whose outcome depends on time have the mark `clock` and run alone, with all repeats.
+"""
+
+from __future__ import annotations
+
+from multiprocessing.connection import Connection
+
+import pytest
+
+from kernwright.exploits import trial
+
+
+def judge_once(patch: pytest.MonkeyPatch) -> None:
+    """Let the judges of this process, and of processes that try exploits, repeat nothing."""
+    patch.setattr("kernwright.judge.rounds.timing.MOST_REDONE", 0)
+    patch.setattr("kernwright.judge.rounds.sizing.spread", lambda _: 0.0)
+    patch.setattr(trial, "_judge_here", try_once)
+
+
+def try_once(pipe: Connection) -> None:
+    """Try exploits in a process of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        judge_here = trial._judge_here
+        judge_once(patch)
+        judge_here(pipe)
