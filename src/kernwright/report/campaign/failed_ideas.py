@@ -12,9 +12,10 @@ from kernwright.report.markdown import escaped
 from kernwright.wiki.index import FAILED
 
 READING = """\
-*Over the best* is the ratio over the best version at that time. *Slower* means that the intervals of both versions do
-not overlap and the ratio is outside the noise band, *no difference shown* that this is not so. A result holds for the
-rows and the GPU of its campaign. An idea that changes several things does not tell which of them failed."""
+*Over the best* is the speedup over the best version at that time. *Slower* means that the intervals of both versions
+do not overlap and that the difference is larger than the noise band. Otherwise the page says *no difference shown*. A
+result holds only for the rows and the GPU of its campaign. If an idea changed several things, it is not known which one
+of them did not help."""
 
 
 def failed_idea_files(campaigns: Sequence[RecordedCampaign], docs: Path) -> dict[Path, str]:
