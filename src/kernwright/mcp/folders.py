@@ -105,8 +105,10 @@ class AllowedFolders:
         Reading a pipe would never end.
         """
         for entry in os.scandir(folder):
+            if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
+                continue
             real = Path(os.path.realpath(entry.path))
-            if entry.is_symlink() and not self.contains(real):
+            if not self.contains(real):
                 raise NotAllowed(
                     f"{entry.path} is a link that leads out of the folders of this server",
                     "replace the link by a copy of the file",
