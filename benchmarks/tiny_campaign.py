@@ -30,7 +30,7 @@ fp32 = { atol = 1e-5, rtol = 1e-5 }
 block_ms = 0.5
 quads_per_round = 6
 first_look = 1
-max_rounds = 1
+max_rounds = 4
 """
 OPS = """
 from torch import Tensor

@@ -44,7 +44,7 @@ PLAN = (
     (WRONG, "wrong", 1.5),
     (WRONG, "wrong-again", 1.5),
     (kernel(0), "nothing-new", 1.5),
-    (kernel(1), "Wrong", 1.5),  # a direction that the stop rules refuse
+    (kernel(1), "Wrong", 1.5),  # a direction that the stop rules refuse, whatever its case
 )
 BEST = 2
 EDIT = kernel(2)
@@ -156,7 +156,7 @@ def test_the_run_meets_the_stop_rules_and_refuses_an_old_direction(ran: Ran) -> 
     assert [each.after_iteration for each in ran.history.rereads] == [5]
     assert "cpu" in str(ran.history.profiles[0].bottleneck.unavailable)
     refused = ran.iteration(6).ended
-    assert refused is not None and refused.verdict_run is None and "'Wrong'" in refused.reason
+    assert refused is not None and refused.verdict_run is None and "'wrong'" in refused.reason
 
 
 def test_the_end_is_recorded_once_with_its_reason(ran: Ran) -> None:
@@ -180,7 +180,7 @@ def test_the_generated_files_tell_what_was_tried(ran: Ran) -> None:
     text = (ran.campaign.agent_folder / "ITERATIONS.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith("| ") and line[2].isdigit()]
     assert [row.split(" | ")[1] for row in rows] == [
-        "start", "no-sleep", "wrong", "wrong-again", "nothing-new", "Wrong",
+        "start", "no-sleep", "wrong", "wrong-again", "nothing-new", "wrong",
     ]  # fmt: skip
     card = (ran.campaign.agent_folder / "prompt.md").read_text()
     assert "Refused directions: wrong-again, nothing-new, wrong" in card

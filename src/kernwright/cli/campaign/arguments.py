@@ -55,6 +55,7 @@ def work_on(campaign: Campaign) -> Iterator[CampaignWork]:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with working_on(campaign, write_page) as book, ProgressBar() as bar:
+            write_page(campaign, book.history)  # a process that was killed may have left an older one
             yield CampaignWork(book, bar, lambda line: err.print(line, soft_wrap=True))
     except KeyboardInterrupt:
         say("kernwright: everything that was finished is recorded; the same command continues", err=True)
