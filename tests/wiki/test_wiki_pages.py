@@ -23,8 +23,9 @@ from kernwright.wiki.wiki import Wiki, the_wiki
 
 ROOT = Path(__file__).parents[2]
 WIKI = the_wiki()
-QUESTIONS = tomllib.loads((Path(__file__).parent / "questions.toml").read_text(encoding="utf-8"))["question"]
-LEAST_ANSWERED = 27
+ASKED = tomllib.loads((Path(__file__).parent / "questions.toml").read_text(encoding="utf-8"))
+QUESTIONS, FURTHER = ASKED["question"], ASKED["further"]
+LEAST_ANSWERED, LEAST_FURTHER = 27, 17
 GUIDES = {"gpu-sm-75", "gpu-sm-80", "gpu-sm-89", "gpu-sm-90", "gpu-sm-100"}
 
 
@@ -47,6 +48,13 @@ def test_the_search_answers_questions_that_were_written_before_it() -> None:
     found = {each["words"]: [hit.page.name for hit in WIKI.search(each["words"], 3)] for each in QUESTIONS}
     missed = {each["words"]: found[each["words"]] for each in QUESTIONS if each["page"] not in found[each["words"]]}
     assert len(QUESTIONS) - len(missed) >= LEAST_ANSWERED, missed
+
+
+def test_the_search_answers_further_questions() -> None:
+    assert len(FURTHER) == 20
+    found = {each["words"]: {hit.page.name for hit in WIKI.search(each["words"], 3)} for each in FURTHER}
+    missed = [each["words"] for each in FURTHER if not found[each["words"]] & set(each["pages"])]
+    assert len(FURTHER) - len(missed) >= LEAST_FURTHER, missed
 
 
 def test_the_bottlenecks_are_those_that_ncu_reports_and_each_has_a_page() -> None:
