@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from made_trace import MadeTrace
+
 from kernwright.baselines.lookup import find_baseline
 from kernwright.campaign.campaign import Campaign
 from kernwright.campaign.record import (
@@ -194,13 +196,12 @@ def make_task(folder: Path) -> Path:
     return folder
 
 
-def make_campaign(root: Path, *, with_package: bool = False) -> MadeCampaign:
-    """Make a repository with a campaign on its own branch that has not begun to iterate.
+def make_repository(repository: Path, *, with_package: bool = True) -> Path:
+    """Make a repository with one commit.
 
     Args:
-        with_package: whether the repository is a checkout of Kernwright, as this one is.
+        with_package: whether it is a checkout of Kernwright, as this one is.
     """
-    repository = root / "repository"
     repository.mkdir(parents=True)
     if with_package:
         left_out = shutil.ignore_patterns("__pycache__")
@@ -211,6 +212,12 @@ def make_campaign(root: Path, *, with_package: bool = False) -> MadeCampaign:
         git(repository, "config", key, value)
     git(repository, "add", "--all")
     git(repository, "commit", "-q", "-m", "Begin")
+    return repository
+
+
+def make_campaign(root: Path, *, with_package: bool = False) -> MadeCampaign:
+    """Make a repository with a campaign on its own branch that has not begun to iterate."""
+    repository = make_repository(root / "repository", with_package=with_package)
     task = load_task(make_task(root / "tasks" / NAME))
     settings = CampaignSettings(
         name=NAME, task=str(task.folder), task_digest=task.digest, op="rotary",
@@ -261,6 +268,15 @@ def rotary(x, cos, sin):
 """
 TRITON_TOML = 'op = "rotary"\nlanguage = "triton"\nentry = "kernel.py:rotary"\n'
 IN_TRITON = {"candidate.toml": TRITON_TOML, "kernel.py": TRITON_KERNEL}
+
+
+def write_trace(path: Path) -> Path:
+    """Write a trace in which one kernel takes a hundredth of the time."""
+    trace = MadeTrace()
+    trace.kernel("gemm_kernel", 0, 990, launched=0)
+    trace.kernel("rotary_kernel", 1000, 10, launched=990)
+    path.write_text(json.dumps({"traceEvents": trace.events}))
+    return path
 
 
 def judge_good_kernel(root: Path, quiet: Any) -> tuple[Path, Verdict]:

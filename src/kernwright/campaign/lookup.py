@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from kernwright.campaign.campaign import Campaign, campaigns_folder
+from kernwright.campaign.repository import Repository
 from kernwright.campaign.settings import CampaignSettings
 from kernwright.core.errors import BadFile, KernwrightError, did_you_mean
 
@@ -20,12 +24,18 @@ def find_campaign(name: str | None = None, start: Path | None = None) -> Campaig
         start: a folder; by default the working directory.
     """
     here = (start or Path.cwd()).resolve()
-    for repository in (here, *here.parents):
+    for repository in chain((here, *here.parents), _main_tree(here)):
         known = sorted(path.parent.name for path in campaigns_folder(repository).glob(f"*/{SETTINGS_FILE}"))
         if known:
             inside = [each for each in known if here.is_relative_to(campaigns_folder(repository) / each)]
             return _load(repository, _chosen(name, inside or known))
     raise KernwrightError(f"there is no campaign in {here} or above", "start one: kernwright campaign start TASK")
+
+
+def _main_tree(folder: Path) -> Iterator[Path]:
+    """Yield the main working tree of the repository around a folder, which has the campaigns of all worktrees."""
+    with suppress(KernwrightError):
+        yield Repository.around(folder).main.root
 
 
 def _chosen(name: str | None, known: list[str]) -> str:

@@ -18,8 +18,10 @@ class Budget(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     iterations: int | None = Field(default=None, ge=1)
-    minutes: float | None = Field(default=None, gt=0, description="time of agents and judgements together")
-    cost_usd: float | None = Field(default=None, gt=0, description="cost that agents report")
+    minutes: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="time of agents and judgements together"
+    )
+    cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False, description="cost that agents report")
 
 
 class CampaignSettings(BaseModel):

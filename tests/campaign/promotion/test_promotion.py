@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_promotable import GOOD, MadeCampaign, git, make_campaign
-from made_trace import MadeTrace
+from made_promotable import GOOD, MadeCampaign, git, make_campaign, write_trace
 
 from kernwright.campaign.promotion.model_check import check_by_arithmetic
 from kernwright.campaign.promotion.promotion import NotReady, Promotion
@@ -34,15 +33,6 @@ def made(tmp_path_factory: pytest.TempPathFactory, good_verdict: Any, quiet: Any
     """Make a checkout of Kernwright with a campaign whose first iteration a real judge called faster."""
     made = make_campaign(tmp_path_factory.mktemp("promotion"), with_package=True)
     return made.iterate_once(good_verdict, quiet)
-
-
-def write_trace(path: Path) -> Path:
-    """Write a trace in which one kernel takes a hundredth of the time."""
-    trace = MadeTrace()
-    trace.kernel("gemm_kernel", 0, 990, launched=0)
-    trace.kernel("rotary_kernel", 1000, 10, launched=990)
-    path.write_text(json.dumps({"traceEvents": trace.events}))
-    return path
 
 
 def test_a_refusal_lists_everything_that_is_missing(made: MadeCampaign) -> None:

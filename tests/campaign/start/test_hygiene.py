@@ -174,6 +174,14 @@ def test_a_missing_commit_of_a_shallow_clone_names_the_remedy(tmp_path: Path, re
     assert "--unshallow" in refused.value.remedy
 
 
-def test_a_worktree_leads_to_its_repository(tmp_path: Path, repository: Path) -> None:
-    git(repository, "worktree", "add", "-q", "-b", "side", str(tmp_path / "side"))
-    assert check_hygiene(tmp_path / "side").repository.root == repository
+def test_in_a_worktree_its_own_commit_and_files_count(tmp_path: Path, repository: Path) -> None:
+    side = tmp_path / "side"
+    git(repository, "worktree", "add", "-q", "-b", "side", str(side))
+    commit(side, "second.py")
+    (repository / "unfinished.py").write_text("")
+    base = check_hygiene(side)
+    assert base.repository.root == repository
+    assert base.commit == git(side, "rev-parse", "HEAD").strip()
+    (side / "strange.py").write_text("")
+    with pytest.raises(UncleanRepository, match=r"strange\.py"):
+        check_hygiene(side)

@@ -103,3 +103,17 @@ def test_an_interrupted_start_is_repeated(tmp_path: Path, monkeypatch: pytest.Mo
     campaign = start_campaign(repository, plan)
     assert len(git(repository, "rev-list", "HEAD..kernwright/double").split()) == 1
     assert campaign.solution.is_dir()
+
+
+def test_a_campaign_is_found_from_every_worktree(tmp_path: Path) -> None:
+    campaign = make_campaign(tmp_path)
+    repository = campaign.settings.repository
+    git(repository, "worktree", "add", "-q", "-b", "side", str(tmp_path / "side"))
+    assert find_campaign(start=tmp_path / "side") == campaign
+    git(repository, "branch", "kernwright-2", campaign.branch)
+    for words in (("worktree", "remove", "--force", str(campaign.worktree)), ("branch", "-D", campaign.branch)):
+        git(repository, *words)
+    git(repository, "branch", "-m", "kernwright-2", "kernwright")
+    plan = CampaignPlan(task=campaign.settings.task, name="second", baseline="slow")
+    with pytest.raises(KernwrightError, match="the branch kernwright exists"):
+        start_campaign(repository, plan)

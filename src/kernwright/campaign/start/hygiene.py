@@ -38,6 +38,7 @@ class CleanBase:
     """A repository that passed the checks, and the commit that the campaign starts from.
 
     Attributes:
+        repository: with the main working tree, if the folder is in another worktree of it.
         upstream: the state of the current branch against its upstream; "ahead" has commits that were not pushed.
     """
 
@@ -49,6 +50,8 @@ class CleanBase:
 def check_hygiene(folder: Path, base: str | None = None) -> CleanBase:
     """Return the repository around a folder with the commit to start from, if a campaign can start there.
 
+    The working tree that has the folder is checked, and by default its commit is the base.
+
     Args:
         base: a commit, branch or tag to start from; by default the current commit.
 
@@ -56,7 +59,7 @@ def check_hygiene(folder: Path, base: str | None = None) -> CleanBase:
         UncleanRepository: with the reason and the remedy.
     """
     try:
-        repository = Repository.around(folder).main
+        repository = Repository.around(folder)
     except KernwrightError as error:
         raise UncleanRepository(error.cause, error.remedy) from None
     _refuse_unfinished(repository)
@@ -67,14 +70,14 @@ def check_hygiene(folder: Path, base: str | None = None) -> CleanBase:
         )
     _refuse_changes(repository)
     if base is not None:
-        return CleanBase(repository, _commit_named(repository, base), "no upstream")
+        return CleanBase(repository.main, _commit_named(repository, base), "no upstream")
     branch = _branch(repository)
     if branch is None:
         raise UncleanRepository(
             f"HEAD is detached at {head[:12]}: whether it is behind a branch is unknown",
             f"switch to a branch, or name the commit: --base {head[:12]}",
         )
-    return CleanBase(repository, head, _against_upstream(repository, branch))
+    return CleanBase(repository.main, head, _against_upstream(repository, branch))
 
 
 def _refuse_unfinished(repository: Repository) -> None:

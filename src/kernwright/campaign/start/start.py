@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from kernwright.campaign.campaign import Campaign
+from kernwright.campaign.campaign import BRANCHES, Campaign
 from kernwright.campaign.files.agent_folder import write_generated_files
 from kernwright.campaign.files.starting_candidate import given_candidate, starting_candidate
 from kernwright.campaign.history import History, HistoryEntry
@@ -90,6 +90,11 @@ def _make_worktree(campaign: Campaign, repository: Repository) -> None:
     repository.git("worktree", "prune")
     if repository.commit_of(f"refs/heads/{campaign.branch}"):
         repository.git("branch", "-D", campaign.branch)
+    if repository.commit_of(f"refs/heads/{BRANCHES}"):
+        raise KernwrightError(
+            f"the branch {BRANCHES} exists, so that git cannot make the branch {campaign.branch}",
+            f"rename it: `git branch -m {BRANCHES} NEW_NAME`",
+        )
     base = campaign.settings.base_commit
     repository.git("worktree", "add", "-q", "-b", campaign.branch, str(campaign.worktree), base)
 

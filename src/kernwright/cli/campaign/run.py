@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Annotated
 
 import typer
@@ -37,8 +38,8 @@ def run(
     from kernwright.core.errors import KernwrightError
 
     for option, limit in (("--budget", budget), ("--cost", cost), ("--agent-minutes", agent_minutes)):
-        if limit is not None and not limit > 0:
-            raise KernwrightError(f"{option} must be above 0, got {limit:g}", "omit it for no limit")
+        if limit is not None and not 0 < limit < inf:
+            raise KernwrightError(f"{option} must be above 0 and finite, got {limit:g}", "omit it for no limit")
     campaign = find_campaign(name)
     own = campaign.settings.budget
     editor = agent_of(campaign, agent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -85,8 +86,8 @@ def start(
     languages = get_args(CampaignLanguage)
     if language is not None and language not in languages:
         raise KernwrightError(f"--language {language!r} is not known", f"use one of: {', '.join(languages)}")
-    if target is not None and not target > 0:
-        raise KernwrightError(f"--target must be above 0, got {target:g}", "give a speedup, such as 2.5")
+    if target is not None and not 0 < target < inf:
+        raise KernwrightError(f"--target must be above 0 and finite, got {target:g}", "give a speedup, such as 2.5")
     try:
         limits = Budget(iterations=iterations, minutes=budget, cost_usd=cost)
     except ValidationError as error:

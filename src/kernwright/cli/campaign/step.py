@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -63,8 +64,8 @@ def _idea(hypothesis: str | None, direction: str | None, predict: float | None) 
     for option, text in (("--hypothesis", hypothesis), ("--direction", direction)):
         if text is None or not text.strip():
             raise KernwrightError(f"{option} is missing", "an iteration by hand needs --hypothesis and --direction")
-    if predict is not None and not predict > 0:
-        raise KernwrightError(f"--predict must be above 0, got {predict:g}", "give a speedup, such as 1.05")
+    if predict is not None and not 0 < predict < inf:
+        raise KernwrightError(f"--predict must be above 0 and finite, got {predict:g}", "give a speedup, such as 1.05")
     return Idea(hypothesis=str(hypothesis), direction=str(direction), predicted_ratio=predict)
 
 

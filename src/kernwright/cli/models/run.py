@@ -18,69 +18,83 @@ if TYPE_CHECKING:
 VOID = 1  # exit status if the program succeeded without its perf dump or without an expected kernel
 
 
+# The options of the command
+
+Program = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="-- PROGRAM [ARGS]...",
+        help="program to run, with its arguments; with --preset, further arguments of the engine",
+    ),
+]
+Preset = Annotated[
+    str | None,
+    typer.Option(help="preset or preset file to run instead of a program", autocompletion=complete_presets),
+]
+Engine = Annotated[str, typer.Option(help="engine of --preset")]
+TorchCompile = Annotated[bool, typer.Option(help="with --preset: compile the model, or run it in eager mode")]
+TransformerPath = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="with --preset: other weights of the transformer, such as quantized ones"),
+]
+ModelPath = Annotated[str | None, typer.Option(metavar="DIR", help="with --preset: local weights; forbids downloads")]
+PromptPath = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="with --preset: file with the prompt; the output file is named PRESET-LABEL"),
+]
+ImagePath = Annotated[Path | None, typer.Option(metavar="FILE", help="with --preset: input image")]
+Swaps = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="MODULE:FUNCTION=CANDIDATE",
+        help="replace a function by ops.NAME, a candidate folder or FILE.py:FUNCTION; repeatable",
+    ),
+]
+Turns = Annotated[
+    int,
+    typer.Option(help="with --swap: number of timed runs with the swap, and as many without it, in turns; 0: none"),
+]
+Label = Annotated[
+    str,
+    typer.Option(help="label of the perf dump, for `kernwright compare`; default with --swap: the candidate's name"),
+]
+Gpus = Annotated[int | None, typer.Option(min=0, help="number of idle GPUs; default: as the command requests, or one")]
+AllowBusy = Annotated[bool, typer.Option("--allow-busy", help="also accept GPUs that other processes use")]
+Offline = Annotated[bool, typer.Option("--offline", help="forbid downloads of models")]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="stop the program if an op of Kernwright falls back to its reference")
+]
+ExpectedKernels = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="REGEX", help="kernel that the trace of the run must contain; otherwise the run is void; repeatable"
+    ),
+]
+TraceFile = Annotated[
+    Path | None, typer.Option(help="trace that the program writes, or its folder; default: sglang's folder")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="print the command and run nothing")]
+
+
 def run(
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="-- PROGRAM [ARGS]...",
-            help="program to run, with its arguments; with --preset, further arguments of the engine",
-        ),
-    ] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(help="preset or preset file to run instead of a program", autocompletion=complete_presets),
-    ] = None,
-    engine: Annotated[str, typer.Option(help="engine of --preset")] = "sglang",
-    torch_compile: Annotated[
-        bool, typer.Option(help="with --preset: compile the model, or run it in eager mode")
-    ] = False,
-    transformer_path: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="with --preset: other weights of the transformer, such as quantized ones"),
-    ] = None,
-    model_path: Annotated[
-        str | None, typer.Option(metavar="DIR", help="with --preset: local weights; forbids downloads")
-    ] = None,
-    prompt_path: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="with --preset: file with the prompt; the output file is named PRESET-LABEL"),
-    ] = None,
-    image_path: Annotated[Path | None, typer.Option(metavar="FILE", help="with --preset: input image")] = None,
-    swap: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="MODULE:FUNCTION=CANDIDATE",
-            help="replace a function by ops.NAME, a candidate folder or FILE.py:FUNCTION; repeatable",
-        ),
-    ] = None,
-    turns: Annotated[
-        int,
-        typer.Option(help="with --swap: time so many runs with the swap and as many without it, in turns; 0: none"),
-    ] = 0,
-    label: Annotated[
-        str,
-        typer.Option(
-            help="label of the perf dump, for `kernwright compare`; default with --swap: the candidate's name"
-        ),
-    ] = "",
-    gpus: Annotated[
-        int | None, typer.Option(min=0, help="number of idle GPUs; default: as the command requests, or one")
-    ] = None,
-    allow_busy: Annotated[bool, typer.Option("--allow-busy", help="also accept GPUs that other processes use")] = False,
-    offline: Annotated[bool, typer.Option("--offline", help="forbid downloads of models")] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="stop the program if an op of Kernwright falls back to its reference")
-    ] = False,
-    expect_kernel: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="REGEX", help="kernel that the trace of the run must contain; otherwise the run is void; repeatable"
-        ),
-    ] = None,
-    trace: Annotated[
-        Path | None, typer.Option(help="trace that the program writes, or its folder; default: sglang's folder")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the command and run nothing")] = False,
+    command: Program = None,
+    preset: Preset = None,
+    engine: Engine = "sglang",
+    torch_compile: TorchCompile = False,
+    transformer_path: TransformerPath = None,
+    model_path: ModelPath = None,
+    prompt_path: PromptPath = None,
+    image_path: ImagePath = None,
+    swap: Swaps = None,
+    turns: Turns = 0,
+    label: Label = "",
+    gpus: Gpus = None,
+    allow_busy: AllowBusy = False,
+    offline: Offline = False,
+    strict: Strict = False,
+    expect_kernel: ExpectedKernels = None,
+    trace: TraceFile = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Run a program as a benchmark. Stop it if its output says that it does not use the native backend.
 
