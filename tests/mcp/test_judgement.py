@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from conftest import Judging, RunningServer, below, ended, error_of, files_of, told
+from conftest import Judging, RunningServer, below, ended, error_of, files_of, told, until
 from mcp import Client, MCPError, StdioServerParameters
 
 from kernwright.judge.system.procfs import living_children
@@ -103,3 +105,45 @@ def test_a_client_on_stdio_that_disconnects_leaves_no_process(
 
     anyio.run(main)
     assert pids
+
+
+STUCK_SERVER = """
+import sys, time
+from pathlib import Path
+import anyio
+from kernwright.mcp import stdio
+from kernwright.mcp.server import build_server
+
+def stuck() -> str:
+    Path(sys.argv[1], "started").touch()
+    time.sleep(1000)
+    return ""
+
+stdio.EXIT_DEADLINE_S = 0.5
+server = build_server([Path(sys.argv[1])])
+server._add(stuck, None)
+anyio.run(stdio.serve_stdio, server)
+"""
+
+
+def test_a_server_ends_after_its_client_although_a_call_never_returns(tmp_path: Path) -> None:
+    """Such as a read of a file on a network drive that does not answer."""
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    lines = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "stuck", "arguments": {}}},
+    ]
+    server = subprocess.Popen(
+        [sys.executable, "-c", STUCK_SERVER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    assert server.stdin is not None
+    try:
+        for line in lines:
+            server.stdin.write(json.dumps(line).encode() + b"\n")
+        server.stdin.flush()
+        assert anyio.run(until, (tmp_path / "started").exists)
+        server.stdin.close()
+        server.wait(30)
+    finally:
+        server.kill()

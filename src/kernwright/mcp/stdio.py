@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
 from typing import IO, Any, cast
 
 import anyio
@@ -12,9 +13,12 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
 
+from kernwright.mcp.child import STOP_DEADLINE_S
+from kernwright.mcp.judge_program import end_process_and_descendants
 from kernwright.mcp.server import KernwrightServer
 
 MOST_REQUEST_BYTES = 8 << 20
+EXIT_DEADLINE_S = 2 * STOP_DEADLINE_S  # a server whose client has left ends by then, also if a file never answers
 _KEPT = 4096  # bytes of both ends of an oversized line, in which the id of the request is looked for
 _ID = re.compile(rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,200}")')
 
@@ -71,6 +75,9 @@ async def serve_stdio(server: KernwrightServer) -> None:
                         await write.send(SessionMessage(_refusal(lines)))
                     else:
                         await sound.send(message)
+            last = threading.Timer(EXIT_DEADLINE_S, end_process_and_descendants)
+            last.daemon = True
+            last.start()
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(relay)
