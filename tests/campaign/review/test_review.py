@@ -119,6 +119,13 @@ def test_a_reviewer_that_fails_or_hangs_decides_nothing(fresh: MadeCampaign) -> 
     assert fresh.campaign.history().reviews == []
 
 
+def test_a_folder_that_a_reviewer_made_unusable_is_replaced(fresh: MadeCampaign) -> None:
+    code = "import os\nfor _ in range(1500):\n    os.mkdir('d')\n    os.chdir('d')\n"
+    with pytest.raises(BadFile, match="does not exist"):
+        Review(fresh.campaign).by_program("command", shlex.join([sys.executable, "-c", code]))
+    assert not (Review(fresh.campaign).prepare() / "d").exists()
+
+
 def test_a_run_that_edits_a_version_cannot_approve_it(fresh: MadeCampaign) -> None:
     history = fresh.campaign.history()
     version = BestVersion.of(fresh.campaign, history)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from kernwright.campaign.best_version import BestVersion
 from kernwright.campaign.history import History
 from kernwright.campaign.record import Bottleneck
+from kernwright.campaign.removal import remove
 from kernwright.campaign.review.checklist import Checklist, Lead, leads_in, read_checklist
 from kernwright.campaign.review.facts import ReviewFacts
 from kernwright.campaign.review.findings import ANSWER_FILE, ReviewAnswer, ReviewState
@@ -62,7 +62,7 @@ class ReviewFolder:
     def write(self) -> Path:
         """Write all files and return the path. An earlier answer in the folder is removed."""
         campaign, checklist = self.version.campaign, read_checklist()
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove(self.path)
         self.path.mkdir(parents=True)
         candidate = self.version.write(self.path / "candidate")
         task = find_task(campaign.settings.task)

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kernwright.campaign.agents.agent_run import AgentRun
+from kernwright.campaign.agents.guard.agent_folder import remove_unsafe
 from kernwright.campaign.agents.preset import find_preset
 from kernwright.campaign.agents.walls import Walls
 from kernwright.campaign.campaign import Campaign
-from kernwright.core.errors import KernwrightError
+from kernwright.core.errors import EnvironmentProblem, KernwrightError
 from kernwright.judge.system.landlock import landlock_version
 
 PROMPT = (
@@ -33,11 +34,17 @@ def run_reviewer(
 ) -> bytes:
     """Run a reviewer to its end and return its transcript.
 
-    The program gets the folder of the review as its working directory, and its path as KERNWRIGHT_REVIEW. Where the
-    kernel has landlock, it can write only there, to a scratch folder, and to the places that its preset names.
+    The program gets the folder of the review as its working directory, and its path as KERNWRIGHT_REVIEW. It can write
+    only there, to a scratch folder, and to the places that its preset names. Without landlock it runs only for a
+    campaign that was started without walls.
     """
     preset = find_preset(name, campaign.settings.repository, command)
     has_walls = landlock_version() > 0
+    if campaign.settings.agent_walls and not has_walls:
+        raise EnvironmentProblem(
+            "this kernel has no landlock, so that a reviewer could write anywhere",
+            "review the version yourself: --approve, or --reject --why TEXT",
+        )
     with tempfile.TemporaryDirectory(prefix="kernwright-review-") as scratch:
         values = {
             "prompt": PROMPT,
@@ -59,6 +66,7 @@ def run_reviewer(
             time_limit_s=limit_s,
             cost_pattern=re.compile(preset.cost_pattern) if preset.cost_pattern else None,
         ).run(heard)  # fmt: skip
+        remove_unsafe(folder, folder / "candidate")
     last = ending.transcript.decode(errors="replace").strip().splitlines()[-1:]
     if ending.is_timed_out:
         raise KernwrightError(f"the reviewer {name} did not end within {limit_s:.0f} s", "raise --time-limit")

@@ -101,7 +101,9 @@ def _refuse_changes(repository: Repository) -> None:
 
 def _changes(repository: Repository) -> Iterator[str]:
     """Yield files that differ from the commit, with what is wrong with each. Files of Kernwright do not count."""
-    listed = repository.git("status", "--porcelain=v2", "--untracked-files=normal", "-z").split("\0")
+    listed = repository.git(
+        "status", "--porcelain=v2", "--untracked-files=normal", "--ignore-submodules=none", "-z"
+    ).split("\0")
     skip = False
     for line in filter(None, listed):
         if skip:
