@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 
 import anyio
@@ -25,16 +24,15 @@ def test_an_agent_goes_from_a_search_to_a_proven_speedup(server: RunningServer) 
             page = (await client.read_resource(f"kernwright://tasks/{card['name']}")).contents[0].text
             assert op["signature"] in page and card["digest"] in page
 
-            if importlib.util.find_spec("kernwright.wiki") is not None:
-                pages = told(await client.call_tool("wiki_search", {"words": "accuracy of a sum in float32"}))
-                following = pages["next"][0]
-                shown = told(await client.call_tool(following["tool"], following["arguments"]))
-                assert shown["text"] and shown["name"] == pages["pages"][0]["name"]
-                page = (await client.read_resource(f"kernwright://wiki/{shown['name']}")).contents[0].text
-                assert page == shown["text"]
-                fitting = told(await client.call_tool("wiki_for", {"bottleneck": "issue-bound", "arch": "sm_90"}))
-                assert all(each["reasons"] for each in fitting["pages"])
-                assert "wiki" in error_of(await client.call_tool("wiki_show", {"page": "no-such-page"}))
+            pages = told(await client.call_tool("wiki_search", {"words": "accuracy of a sum in float32"}))
+            following = pages["next"][0]
+            shown = told(await client.call_tool(following["tool"], following["arguments"]))
+            assert shown["text"] and shown["name"] == pages["pages"][0]["name"]
+            page = (await client.read_resource(f"kernwright://wiki/{shown['name']}")).contents[0].text
+            assert page == shown["text"]
+            fitting = told(await client.call_tool("wiki_for", {"bottleneck": "issue-bound", "arch": "sm_90"}))
+            assert all(each["reasons"] for each in fitting["pages"])
+            assert "wiki" in error_of(await client.call_tool("wiki_show", {"page": "no-such-page"}))
 
             wrong = told(await client.call_tool("candidate_write", {"name": "sum", "files": files_of("wrong")}))
             quick = wrong["next"][0]
@@ -54,9 +52,8 @@ def test_an_agent_goes_from_a_search_to_a_proven_speedup(server: RunningServer) 
             asked = {name: value for name, value in right["next"][0]["arguments"].items() if name != "quick"}
             verdict = told(await client.call_tool("judge", asked, progress_callback=hear))
             judged = 1
-            while (
-                verdict["verdict"] == "inconclusive" and judged < MOST_JUDGEMENTS
-            ):  # other programs took the processors
+            # A verdict is undecided if other programs took the processors.
+            while verdict["verdict"] == "inconclusive" and judged < MOST_JUDGEMENTS:
                 again = verdict["next"][0]
                 assert again["arguments"] == asked | {"baseline": "eager", "device": "cpu"}
                 verdict = told(await client.call_tool(again["tool"], again["arguments"], progress_callback=hear))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from kernwright.core.errors import EnvironmentProblem, KernwrightError
+from kernwright.core.errors import KernwrightError
 from kernwright.mcp.answer import NextCall, ToolAnswer, call
+from kernwright.wiki.page import WikiPage
+from kernwright.wiki.wiki import the_wiki
 
 MOST_PAGES = 20
 MOST_TEXT = 64 << 10  # characters of a page
-MODULE = "kernwright.wiki.wiki"
 
 PageLimit = Annotated[int, Field(ge=1, le=MOST_PAGES, description="maximum number of pages")]
 
@@ -64,12 +64,15 @@ class WikiTools:
         ] = None,
         arch: Annotated[str | None, Field(description="architecture such as sm_90", max_length=100)] = None,
         op: Annotated[str | None, Field(description="op or group of ops, such as norm", max_length=100)] = None,
+        language: Annotated[
+            Literal["cuda", "triton", "cutedsl", "cpp", "python"] | None, Field(description="language of the candidate")
+        ] = None,
         limit: PageLimit = 5,
     ) -> WikiPages:
-        """Find the pages of the wiki that fit a situation: a bottleneck, an architecture, an op."""
-        if not (bottleneck or arch or op):
-            raise KernwrightError("no situation is given", "give bottleneck, arch or op")
-        fits = the_wiki().fitting(bottleneck, arch, op, limit)
+        """Find the pages of the wiki that fit a situation: a bottleneck, an architecture, an op, a language."""
+        if not (bottleneck or arch or op or language):
+            raise KernwrightError("no situation is given", "give bottleneck, arch, op or language")
+        fits = the_wiki().fitting(bottleneck, arch, op, limit, language)
         return _pages([_entry(fit.page, reasons=list(fit.reasons)) for fit in fits])
 
     def wiki_show(
@@ -90,15 +93,7 @@ class WikiTools:
         return self.wiki_show(page).text
 
 
-def the_wiki() -> Any:
-    """Return the wiki that belongs to this version."""
-    try:
-        return importlib.import_module(MODULE).the_wiki()
-    except ModuleNotFoundError:
-        raise EnvironmentProblem("this version of Kernwright has no wiki", "install a newer version") from None
-
-
-def _entry(page: Any, section: str | None = None, reasons: list[str] | None = None) -> WikiEntry:
+def _entry(page: WikiPage, section: str | None = None, reasons: list[str] | None = None) -> WikiEntry:
     return WikiEntry(
         name=page.name,
         title=page.title,
