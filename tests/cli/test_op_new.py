@@ -46,7 +46,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, subprocess.C
     root = tmp_path_factory.mktemp("checkout")
     shutil.copytree(ROOT / "src", root / "src", ignore=BARE)
     shutil.copytree(ROOT / "tests" / "ops", root / "tests" / "ops", ignore=BARE)
-    for file in ("pyproject.toml", "tests/conftest.py"):
+    for file in ("pyproject.toml", "tests/conftest.py", "tests/interpreter_server.py"):
         shutil.copy(ROOT / file, root / file)
     assert new(root).exit_code == 0
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/ops/test_gains.py"]

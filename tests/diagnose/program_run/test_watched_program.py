@@ -84,6 +84,25 @@ def test_a_sign_that_only_a_leftover_child_prints_counts(capfd: pytest.CaptureFi
     assert ending.sign == "Loaded diffusers pipeline" and "Loaded" in capfd.readouterr().out
 
 
+def test_output_between_the_last_wait_and_the_end_of_the_last_process_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mark, asked = tmp_path / "said", iter(range(1000))
+
+    def look_late(root: int, spared: frozenset[int] = frozenset()) -> list[int]:
+        if next(asked) >= 2:  # the start and the first look see the child; before the next one, it writes and ends
+            while not mark.exists():
+                time.sleep(0.01)
+            time.sleep(0.2)
+        return running_descendants(root, spared)
+
+    with monkeypatch.context() as slowly:
+        slowly.setattr(watched_program, "running_descendants", look_late)
+        child = f"sleep 0.6; echo Loaded diffusers pipeline; touch {mark}"
+        ending = run(f"import subprocess; subprocess.Popen(['sh', '-c', {child!r}])")
+    assert ending.sign == "Loaded diffusers pipeline" and "Loaded" in capfd.readouterr().out
+
+
 def test_a_program_that_does_not_exist_is_one_error() -> None:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     with pytest.raises(EnvironmentProblem, match="no-such-program"):

@@ -69,6 +69,7 @@ class WatchedProgram:
         self._interrupted = 0
         self._left_running = 0
         self._ended_at: float | None = None
+        self._all_ended = False  # whether no process was running before the last wait for output
         self._end_by: float | None = None  # when the processes that still run are asked to end, or killed
         self._is_asked = False
         for stream in (sys.stdout, sys.stderr):
@@ -161,7 +162,11 @@ class WatchedProgram:
         reap_orphans(self._spared)
         if self._running():
             return False
-        return not any(output.is_open for output in self._outputs) or not is_busy
+        if not any(output.is_open for output in self._outputs):
+            return True
+        # The last process may have written after the wait for output. So one more wait is needed, which starts now.
+        had_ended, self._all_ended = self._all_ended, True
+        return had_ended and not is_busy
 
     def _press(self) -> None:
         """Ask the running processes to end when their time is over. Kill those that take too long."""
