@@ -47,6 +47,14 @@ def test_no_two_test_files_have_one_name() -> None:
     assert sorted(name for name in set(names) if names.count(name) > 1) == [], "pytest imports only one of them"
 
 
+def test_no_test_imports_from_a_conftest() -> None:
+    texts = {path: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")}
+    importing = [
+        path.name for path, text in texts.items() if re.search(r"^(from|import) conftest\b", text, re.MULTILINE)
+    ]
+    assert importing == [], "which of the files of this name is imported depends on the folders that pytest collects"
+
+
 def test_every_package_says_what_belongs_in_it() -> None:
     silent = [path for path, tree in trees().items() if path.name == "__init__.py" and not ast.get_docstring(tree)]
     assert silent == []

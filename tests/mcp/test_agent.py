@@ -6,7 +6,7 @@ import json
 
 import anyio
 import pytest
-from conftest import RunningServer, error_of, files_of, told
+from running_mcp_server import RunningServer, error_of, files_of, told
 
 MOST_JUDGEMENTS = 2  # an agent follows the advice to judge again
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import anyio
-from conftest import RunningServer, error_of, files_of, told
+from running_mcp_server import RunningServer, error_of, files_of, told
 
 
 def test_a_client_edits_the_solution_of_a_campaign_and_submits_it(

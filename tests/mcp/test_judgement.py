@@ -12,8 +12,8 @@ from typing import Any
 
 import anyio
 import pytest
-from conftest import Judging, RunningServer, below, ended, error_of, files_of, told, until
 from mcp import Client, MCPError, StdioServerParameters
+from running_mcp_server import Judging, RunningServer, below, ended, error_of, files_of, told, until
 
 from kernwright.judge.system.procfs import living_children
 from kernwright.ledger.verify import verify

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import anyio
 import pytest
-from conftest import REPEATED_OPS, SOURCES, TESTS, TOKEN, RunningServer, error_of, files_of, told
 from mcp import MCPError
+from running_mcp_server import REPEATED_OPS, SOURCES, TESTS, TOKEN, RunningServer, error_of, files_of, told
 
 from kernwright.core.errors import KernwrightError
 from kernwright.mcp.folders import AllowedFolders, NotAllowed
