@@ -1,1 +1,1 @@
-"""What to do after a verdict: the faults, the failing case with its command, the distance to the limit."""
+"""Advice after a verdict: the faults, the failing case with its command, the distance to the limit."""

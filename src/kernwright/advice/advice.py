@@ -50,7 +50,7 @@ class RowDistance(BaseModel):
 
 
 class Advice(BaseModel):
-    """What to do after a verdict: a sentence, the failing rows or the distances to the limit, and commands."""
+    """Advice after a verdict: a sentence, the failing rows or the distances to the limit, and commands."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -48,7 +48,7 @@ class RowFigure(BaseModel):
 
 
 class Bottleneck(BaseModel):
-    """What bounds a kernel, from hardware counters, or the reason why there are none."""
+    """The bottleneck of a kernel, from hardware counters, or the reason why there are none."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

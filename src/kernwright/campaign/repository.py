@@ -29,8 +29,8 @@ QUIET = (
 LOCALE = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
 # Variables that a hook or an editor sets. They would lead git to another repository.
 ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_NAMESPACE")
-IDENTITY = {"NAME": "Kernwright", "EMAIL": "kernwright@localhost"}  # of commits, if the user has configured none
-MOST_BYTES = 10 * 2**20  # of a file beside the candidate; larger ones are not committed
+IDENTITY = {"NAME": "Kernwright", "EMAIL": "kernwright@localhost"}  # author of commits, if the user has configured none
+MOST_BYTES = 10 * 2**20  # larger files beside the candidate are not committed
 MOST_BESIDE, MOST_FILES_BESIDE = 64 * 2**20, 1000  # bytes and number of all files beside the candidate
 
 

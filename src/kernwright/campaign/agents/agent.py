@@ -32,7 +32,7 @@ class AgentResult:
     ending: AgentEnding
     idea: Idea | None = None
     reason: str = ""  # why the agent did not finish, or which protected file it changed
-    note: str = ""  # what the agent says it did
+    note: str = ""  # the agent's own words about its edit
     seconds: float = 0.0
     cost_usd: float | None = None
     transcript: bytes = b""

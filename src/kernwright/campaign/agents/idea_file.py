@@ -34,7 +34,7 @@ class IdeaFile(BaseModel):
 
 @dataclass(frozen=True)
 class StatedIdea:
-    """What an agent stated. `problem` says why its file does not count."""
+    """The statement of an agent about its edit. `problem` says why its file does not count."""
 
     idea: Idea = NO_IDEA
     note: str = ""

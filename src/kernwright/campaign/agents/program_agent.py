@@ -24,7 +24,7 @@ from kernwright.judge.rounds.progress import Progress
 from kernwright.judge.system.landlock import landlock_version
 
 SKILL = Path(__file__).with_name("skill.md")
-NOTES = "context"  # of the agent, kept from iteration to iteration
+NOTES = "context"  # folder for the agent's notes, which are kept from iteration to iteration
 MOST_REASON = 500
 
 

@@ -1,4 +1,4 @@
-"""What an exported launcher checks, and how it makes its outputs: derived from the judged forms of calls."""
+"""JudgedFacts: the checks of an exported launcher, and how it makes its outputs, from the judged forms of calls."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 
 class KernelReport(BaseModel):
-    """What ptxas says about one kernel."""
+    """The resources of one kernel, as ptxas reports them."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -19,7 +19,7 @@ from kernwright.tasks.files import read_toml
 
 SPACE_FILE = "space.toml"
 Configuration = Mapping[str, Value]
-MOST_VALUES = 1000  # of one parameter
+MOST_VALUES = 1000  # a parameter has at most this many values
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
