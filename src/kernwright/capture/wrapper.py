@@ -32,8 +32,8 @@ def _never() -> bool:
     return False
 
 
-# torch.compiler.is_compiling once the program has imported torch. It is a global of this module, so that a compiler
-# that traces a wrapper knows the function, treats its result as a constant, and keeps only the original call.
+# Once the program has imported torch, this is torch.compiler.is_compiling. As a global of this module, the function is
+# known to a compiler that traces a wrapper: its result is then a constant, and only the original call is kept.
 is_compiling: Callable[[], bool] = _never
 
 

@@ -39,7 +39,7 @@ def main() -> None:
     # A server that was started in the background ignores SIGINT, and its children inherit this.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints must not mix with the lines of the result
+    os.dup2(2, 1)  # keeps the output of libraries apart from the lines of the result
     progress = JsonProgress(out)
     request = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_stop_at_end_of_input, name="kernwright-stop", daemon=True).start()

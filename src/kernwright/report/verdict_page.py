@@ -11,14 +11,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from kernwright.advice.fault import FAULTS, faults_of
 from kernwright.core.errors import EnvironmentProblem
-from kernwright.core.plain_text import plain
 from kernwright.judge.record.verdict import UNDECIDED, Headline, MetricResult, Outcome, RowVerdict, Unavailable, Verdict
 from kernwright.ledger.files import replacing
+from kernwright.report.html.page_environment import NOT_FINITE, page_environment
 from kernwright.report.verdict_plots import (
     OUTCOMES,
     SHAPES,
@@ -37,7 +37,6 @@ PROVENANCE_ORDER = (
     "device", "hardware", "libraries", "policy", "isolation", "seed", "command", "host", "kernwright",
     "started", "finished", "seconds", "state_before", "state_after", "sources",
 )  # fmt: skip
-NOT_FINITE = "not finite"
 
 
 Plot = Callable[..., Markup]
@@ -233,24 +232,8 @@ def yes_no(value: bool | None) -> str:
     return "not checked" if value is None else "yes" if value else "no"
 
 
-def _shown(value: object) -> object:
-    """Return a value as the page shows it, before it is escaped."""
-    if isinstance(value, Markup):
-        return value
-    if isinstance(value, float):
-        return f"{value:.6g}" if math.isfinite(value) else NOT_FINITE
-    return plain(value, newlines=True)
-
-
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("kernwright.report", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = page_environment()
     environment.globals |= {"METRICS": METRICS, "OUTCOMES": OUTCOMES, "SHAPES": SHAPES, "figures_of": figures_of}
     environment.filters |= {"magnitude": magnitude, "interval": interval_text, "percent": percent, "yes_no": yes_no}
     environment.filters |= {"error": error_figure}

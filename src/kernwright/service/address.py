@@ -39,7 +39,7 @@ def device_name(device: str) -> str:
 
 @dataclass(frozen=True)
 class ServerRecord:
-    """What a client must know to connect to a server: its process and the token."""
+    """The process and the token of a server, with which a client connects to it."""
 
     pid: int
     token: str

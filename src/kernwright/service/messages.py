@@ -107,7 +107,7 @@ class Refused(ServiceMessage):
 
 
 class ServerStatus(ServiceMessage):
-    """What the server is doing."""
+    """The present work of the server."""
 
     kind: Literal["status"] = "status"
     process: int

@@ -64,7 +64,10 @@ class Gpu:
 
     @property
     def is_settling(self) -> bool:
-        """Whether the load is the only sign of work: that of a process that has just ended, or one out of sight."""
+        """Whether the GPU is busy but has no process and no memory in use.
+
+        Its load is then that of a process that has just ended, or of one that cannot be seen from here.
+        """
         return not self.is_idle and replace(self, busy_percent=None).is_idle
 
 

@@ -53,7 +53,7 @@ class HotspotPage(PagedAnswer):
 
 
 class KernelEntry(BaseModel):
-    """What bounds one launch."""
+    """One launch of a kernel, and its bound."""
 
     name: str
     duration_us: float | None

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from jinja2 import Environment
 
 from kernwright.campaign.campaign import Campaign
 from kernwright.campaign.files.card import bottleneck_text
@@ -17,9 +16,9 @@ from kernwright.campaign.record import Bottleneck, RowFigure
 from kernwright.campaign.repository import Repository
 from kernwright.campaign.state.versions import Versions
 from kernwright.core.errors import EnvironmentProblem, KernwrightError
-from kernwright.core.plain_text import plain
 from kernwright.ledger.files import replacing
 from kernwright.report.campaign.plot import trajectory_plot
+from kernwright.report.html.page_environment import page_environment
 from kernwright.report.verdict_plots import SHAPES, interval_text, magnitude
 
 MOST_DIFF = 20_000  # characters of one version's difference
@@ -37,7 +36,7 @@ class KeptVersion:
 
 @dataclass(frozen=True, kw_only=True)
 class CounterSection:
-    """What the counters said at one point of the campaign."""
+    """The bottleneck that the counters showed at one point of the campaign."""
 
     title: str
     text: str
@@ -137,20 +136,8 @@ def _outcome_kind(iteration: Iteration) -> str:
     return (iteration.ended.verdict or "none") if iteration.ended else "none"
 
 
-def _shown(value: object) -> object:
-    """Return a value as the page shows it, before it is escaped."""
-    return value if isinstance(value, Markup) else plain(value, newlines=True)
-
-
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("kernwright.report", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = page_environment()
     environment.globals |= {"SHAPES": SHAPES}
     environment.filters |= {"magnitude": magnitude, "interval": interval_text, "outcome": outcome_text}
     environment.filters |= {"kind": _outcome_kind}

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from kernwright.core.errors import EnvironmentProblem
-from kernwright.core.plain_text import plain
 from kernwright.diagnose.category import CATEGORIES, Category
 from kernwright.diagnose.hotspots.confidence import Confidence, confidence_of
 from kernwright.diagnose.hotspots.hotspot import Hotspot, Status
@@ -19,6 +18,7 @@ from kernwright.diagnose.steps import steps_of
 from kernwright.ledger.files import replacing
 from kernwright.report.diagnosis.plots import IDLE, StepBar, step_bars, timeline_plot
 from kernwright.report.diagnosis.timeline import timeline_of, typical_steps
+from kernwright.report.html.page_environment import page_environment
 
 COLUMNS = {False: 1000, True: 340}
 LEAST_SHARE = 0.01
@@ -143,20 +143,8 @@ def _ms(us: float) -> str:
     return f"{us / 1e3:.3f} ms"
 
 
-def _shown(value: object) -> object:
-    """Return a value as text for the page, not escaped yet."""
-    return value if isinstance(value, Markup) else plain(value, newlines=True)
-
-
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("kernwright.report", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = page_environment()
     environment.filters |= {"percent": _percent, "ms": _ms, "status_kind": status_kind}
     return environment
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT_CLASS = "KernwrightError"
 SEVERAL = "BadFiles"  # the messages of other errors in one
-POSITIONS = {"BadFile": (2, 3), "BadArgument": (1, 2)}  # of cause and remedy; else 0 and 1
+POSITIONS = {"BadFile": (2, 3), "BadArgument": (1, 2)}  # positions of cause and remedy; 0 and 1 in all other classes
 PREFIXES = {"BadFile": "{file}: ", "BadArgument": "{argument}: "}
 UNNAMED = "..."
 _CLASS = re.compile(r"^class (\w+)\(([^)]*)\)", re.MULTILINE)

@@ -11,7 +11,7 @@ from kernwright.runtime.library import Library
 from kernwright.runtime.target import Target
 from kernwright.runtime.toolchain import environment_for
 
-OPTIMIZED = "-O3"  # of every judged build, before the candidate's own flags
+OPTIMIZED = "-O3"  # every judged build has this flag, before the candidate's own flags
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from kernwright.runtime.preference import NOTHING, Backend, wish_of_blocks
 from kernwright.runtime.public_call.traced import traced
 
 # Compilers, dispatch modes, transforms such as vmap and tensor subclasses watch or rewrite calls. They must see an op
-# of torch.library, and their tensors may have no memory.
+# that is registered with torch.library. Their tensors may have no memory.
 modes = torch._C._len_torch_dispatch_stack
 # The errors that a foreign function or torch raises for wrong arguments.
 MISFITS = (RuntimeError, TypeError, AttributeError, ValueError)
