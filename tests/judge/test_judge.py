@@ -302,6 +302,7 @@ def test_quick_is_marked_and_is_no_evidence(run: Callable[..., Verdict], honest:
     assert verdict.quick and not verdict.evidence
     assert verdict.verdict not in BAD
     assert verdict.rows[0].cases == honest.rows[0].cases, "it saves time on timing only"
+    assert honest.rows[0].process_calls and not verdict.rows[0].process_calls, "it makes no long run"
 
 
 UNDECIDABLE = """

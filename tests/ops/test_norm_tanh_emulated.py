@@ -72,6 +72,22 @@ def test_rows_of_equal_elements_are_exact(name: str, emulated: Kinds) -> None:
     hold_to_oracle(EQUAL_CASES[name], runner(EQUAL_CASES[name], emulated))
 
 
+@pytest.mark.parametrize(
+    ("name", "keeps"),
+    [
+        *((name, True) for name in CUDA_CASES if name.startswith("kept")),
+        ("too few tokens to keep", False),
+        ("too wide to keep", False),
+        ("a scale for each token", False),
+    ],
+)
+def test_gains_are_kept_for_many_tokens_with_the_same_rows(name: str, keeps: bool, emulated: Kinds) -> None:
+    case = CUDA_CASES[name]
+    tensors = arguments(case)
+    outs = [torch.empty_like(tensors[0]) for _ in range(2)]
+    assert emulated[kind(case)].keeps_gains(*tensors, case.norm_type, 1e-5, *outs) is keeps
+
+
 def test_every_compiled_kernel_has_its_case(emulated: Kinds) -> None:
     for case in CUDA_CASES.values():
         if kind(case) in KINDS:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import ltx2_exact_cases
+import norm_tanh_cases
 import pytest
 import torch
 from token_cases import BF16, FP32, arguments, every_case_of_kernels, fused
@@ -69,6 +71,13 @@ def case_of(family: str, name: str) -> Any:
 def test_every_case_is_close(family: str, name: str, backend: str) -> None:
     case, cases = case_of(family, name), importlib.import_module(f"{family}_cases")
     cases.verify(case, lambda *a, **k: getattr(ops, case.op)(*a, **k, backend=backend), "cuda")
+
+
+@pytest.mark.parametrize("name", [name for name in norm_tanh_cases.CUDA_CASES if name.startswith("kept")])
+def test_gains_kept_for_many_tokens_are_close(name: str) -> None:
+    """A GPU keeps them from four tokens for each block that runs at once."""
+    case = replace(norm_tanh_cases.CUDA_CASES[name], tokens=3000)
+    norm_tanh_cases.verify(case, lambda *a, **k: getattr(ops, case.op)(*a, **k, backend="cuda"), "cuda")
 
 
 @pytest.mark.parametrize("backend", ["cuda", "triton"])

@@ -37,7 +37,7 @@ SUMS = tuple(own for own in residual_norm.SUMS_OF_TWO if own.name != "kernel.cu"
 COMPILED = (
     norm_modulation.EXACT["norm_scale_shift"].library(FP32),
     norm_modulation.CUDA["norm_scale_shift_select"].library(FP32),
-    norm_tanh.CUDA["norm_tanh_mul_add"].library(FP32), ernie.CUDA["ernie_norm_modulate"].library(FP32),
+    norm_tanh.CUDA["norm_tanh_mul_add_norm_scale"].library(BF16), ernie.CUDA["ernie_norm_modulate"].library(FP32),
     ltx2_modulate.CUDA["rms_modulate"].library(FP32),
     Library("general_sums", residual_norm.GENERAL_SUMS, residual_norm.CUDA["add_norm"].library(FP32).macros),
     Library("sums", SUMS, residual_norm.CUDA["add_norm"].library(BF16).macros),  # float32 has none

@@ -7,5 +7,24 @@
 
 #include "token_emulation.h"
 
+namespace kernwright {
+namespace {
+
+// Whether a call runs the kernel that keeps gains, on the one processor of the emulation.
+bool keeps_gains(ffi::PackedArgs given) {
+  bool keeps = false;
+  each<Call>(given, kDLCPU, [&](Problem* own) {
+    part(own);
+    keeps = Family::kNorms == 2 && own->type != Type::kFloat32 && may_keep_gains(*own, Call::choose(*own)) &&
+            blocks_of_kept(*own, 1) > 0;
+    return true;
+  });
+  return keeps;
+}
+
+}  // namespace
+}  // namespace kernwright
+
 KERNWRIGHT_EXPORT(run, kernwright::emulated_call<kernwright::Call, kernwright::Family>)
 KERNWRIGHT_EXPORT(kernels_left, kernwright::kernels_left<kernwright::Family>)
+KERNWRIGHT_EXPORT(keeps_gains, kernwright::keeps_gains)

@@ -214,7 +214,8 @@ class RowRound:
             for pair in asking:  # the pair's share of the time
                 pair.on(self.row).spent_s += (time.monotonic() - started) * len(pair.pair.roles) / len(sides)
         self._without_fallen(timing.finish)
-        if self.number == self.context.policy.first_look - 1:  # the last round that every row has
+        is_last_for_all = self.number == self.context.policy.first_look - 1  # the last round that every row has
+        if is_last_for_all and not any(pair.quick for pair in self.pairs):  # an edit loop must not wait for it
             for contender in self._contenders:
                 self._run_long(timing, contender)
         for contender in self._contenders:

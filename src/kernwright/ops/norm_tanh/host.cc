@@ -36,7 +36,9 @@ struct Call : CallDefaults {
   static TokenVariant choose(const Problem& p) { return choose_variant(p); }
   static int start(const Problem& p, int device, void* stream) { return launch(p, choose(p), device, stream); }
   static std::string describe(const Problem& p) {
-    return described(choose(p), shapes_of<Type::KERNWRIGHT_TYPE>());
+    const TokenVariant v = choose(p);
+    const bool may_keep = KERNWRIGHT_TWICE && p.type != Type::kFloat32 && may_keep_gains(p, v);
+    return described(v, shapes_of<Type::KERNWRIGHT_TYPE>()) + (may_keep ? "; of many tokens: gains kept by a block" : "");
   }
 };
 

@@ -36,6 +36,27 @@ constexpr const auto& shapes_of() {
   else return kHalfShapes;
 }
 
+// With two norms, a kernel can keep the products of rows for many tokens. A thread holds one vector of a token.
+constexpr int kThreadsOfKept = 512, kBlocksOfKept = 2;  // blocks on a multiprocessor, of 64 registers a thread
+constexpr int64_t kLeastTokensOfKept = 4;                // for each block
+
+// Whether that kernel can take a call of two norms and halves: all tokens of a batch share its rows, except that of the shift.
+inline bool may_keep_gains(const Problem& p, const TokenVariant& v) {
+  return v.kind == TokenKind::kHeld && kHalfShapes[v.shape].rows == Rows::kEarly && p.scale.token_step == 0 &&
+         p.scale2.token_step == 0 && p.width <= kThreadsOfKept * v.vector;
+}
+
+// Blocks for each batch: as many as run at once. 0: they would have too few tokens.
+inline int64_t blocks_of_kept(const Problem& p, int multiprocessors) {
+  const int64_t blocks = (int64_t{kBlocksOfKept} * multiprocessors + p.batches - 1) / p.batches;
+  return p.tokens >= kLeastTokensOfKept * blocks ? blocks : 0;
+}
+
+inline unsigned threads_of_kept(const Problem& p) {
+  const int vectors = p.width / 8;
+  return static_cast<unsigned>((vectors + 31) / 32 * 32);
+}
+
 inline void part(Problem* p) {
   fold_batches(p, {&p->x, &p->y, &p->y2}, {&p->scale, &p->shift, &p->scale2});
   part_into_frames(p, {&p->x, &p->y, &p->y2}, {&p->scale, &p->shift, &p->scale2});

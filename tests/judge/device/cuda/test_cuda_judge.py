@@ -41,6 +41,16 @@ def test_a_fused_kernel_beats_the_eager_chain(tmp_path: Path, private_tmp: Path,
     assert verdict.provenance["state_after"]["clocks_mhz"]
 
 
+def test_a_quick_run_lists_kernels_without_a_profiler(tmp_path: Path, private_tmp: Path, quiet: Any) -> None:
+    request = JudgeRequest(
+        task="norm_scale_shift", candidate=FUSED, rows=ROW, device="cuda", ledger=tmp_path, wait_s=60.0, quick=True,
+        census=True,
+    )  # fmt: skip
+    (row,) = judge(request, quiet).rows
+    assert [kernel.name for kernel in row.kernels["candidate"]] == ["_fused"]
+    assert len(row.kernels["baseline"]) > 1 and row.process_calls == 0
+
+
 SCRIBBLES = """
 import torch
 
