@@ -220,3 +220,11 @@ def test_honest_workers_are_not_accused_of_early_answers() -> None:
     assert not told_early([58_000, 61_000, 75_000, 900_000] * 3, trusted)
     assert not told_early([20_000] * 12, [*trusted, 25_000]), "a busy machine: the same happens to a trusted side"
     assert not told_early([45_000] * 12, [300_000] * 12), "the baseline sleeps in its calls"
+
+
+def test_more_empty_blocks_show_a_shorter_idle_time() -> None:
+    slow, session = Overhead(100_000, processor_ns=30_000, idle_ns=EMPTY_NS + 1), ClockedSession(tells_events=False)
+    assert slow.with_least_idle(session).idle_ns == EMPTY_NS  # type: ignore[arg-type]
+    assert EMPTY.with_least_idle(session).idle_ns == 40_000  # type: ignore[arg-type]
+    session.empties.clear()
+    assert Overhead(100_000).with_least_idle(session).idle_ns is None and not session.empties  # type: ignore[arg-type]

@@ -26,8 +26,8 @@ def take_census(
     """Record the kernels of every side on every row that a pair still waits for.
 
     Call this when these workers have nothing left to time. A baseline's twin launches the same kernels and is skipped.
-    Untrusted sides are profiled, because during a graph's capture a call may launch something else. A quick run, which is
-    no evidence, does without: a profiler takes 2.8 s to start in a worker on an H200.
+    Untrusted sides are profiled, because during a graph's capture a call may launch something else. A quick run is no
+    evidence and does without: a profiler takes 2.8 s to start in a worker on an H200.
     """
     quick = any(pair.quick for pair in pairs)
     for side in dict.fromkeys(side for pair in pairs for side in (pair.pair.baseline, pair.pair.candidate)):

@@ -31,6 +31,7 @@ MOST_OVER_EMPTY = 1.0  # times an empty block: events that miss part of the twin
 LEAST_SHOWN = 3  # blocks needed to believe in a drift
 MOST_DRIFT = 0.5  # largest drift in either direction, as a share of the measured overhead
 LEAST_IDLE_BLOCKS = 8  # blocks of a side, and of the trusted sides, before anyone is accused of an early answer
+MORE_EMPTY_BLOCKS = 60  # empty blocks that are run before an accusation: few of them may all be slow on a busy machine
 LEAST_IDLE = 0.7  # share of the expected idle time below which a worker did not wait after its answer
 
 
@@ -57,7 +58,7 @@ class Overhead:
             if not _shows_idle_time(session):
                 return cls(empty_ns)
             processor_ns = statistics.median(block.processor_ns for block in blocks)
-            return cls(empty_ns, processor_ns=processor_ns, idle_ns=min(block.idle_ns for block in blocks))
+            return cls(empty_ns, processor_ns=processor_ns, idle_ns=min(_idle_times(blocks)))
         found: list[tuple[int, int]] = []
         empties: list[int] = []
         for _ in range(FULL_BLOCKS):
@@ -87,6 +88,12 @@ class Overhead:
 
     def drifted(self, by_ns: float) -> Overhead:
         return replace(self, empty_ns=self.empty_ns + by_ns)
+
+    def with_least_idle(self, session: Session) -> Overhead:
+        """Return the same overhead with the least idle time of many more empty blocks."""
+        if self.idle_ns is None:
+            return self
+        return replace(self, idle_ns=min(self.idle_ns, *_idle_times(session.run_empty_blocks(MORE_EMPTY_BLOCKS))))
 
     def taken_off(self, elapsed_ns: float, exchanges: int = 1) -> float:
         """Return the time of a block's calls. It stays above zero, because a logarithm follows."""
@@ -137,6 +144,10 @@ def _shows_idle_time(session: Session) -> bool:
     A worker with several threads may be idle in some of them. On a GPU a worker polls while the device works.
     """
     return not session.tells_events and session.worker.threads == 1 and session.worker.processor is not None
+
+
+def _idle_times(blocks: Sequence[Block]) -> list[int]:
+    return [block.idle_ns for block in blocks]
 
 
 def _settled(busy_ns: float) -> float:
