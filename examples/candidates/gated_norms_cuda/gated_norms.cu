@@ -1,5 +1,6 @@
 // y = rms(x) * weight * tanh(scale) + shift, then y2 = rms(y) * weight2 * (1 + scale2), for Z-Image: bfloat16 tokens of 3,840
-// channels, a shift for each token, and one row of scale and scale2 for each batch entry. Other calls are refused.
+// channels, a shift for each token, and one row of scale and scale2 for each batch entry. Other widths go through a plain
+// kernel, and other calls are refused.
 //
 // Contract: close. Sums are in float32; a product of gains and one rounding, where the eager chain rounds after each step. The
 // second norm sees y as it is returned.
@@ -213,21 +214,98 @@ __global__ void __launch_bounds__(kThreads, BLOCKS) gated_norms(const __grid_con
   }
 }
 
+// Tokens of any width, one element at a time.
+constexpr int kPlainThreads = 256;
+
+struct PlainCall {
+  const __nv_bfloat16 *x, *shift, *weight, *weight2, *scale, *scale2;
+  __nv_bfloat16 *y, *y2;
+  int tokens, width;
+  int64_t scale_step, scale2_step;  // elements
+  float eps;
+};
+
+__device__ float plain_inverse_root(float squares, float* parts, int width, float eps) {
+  for (int step = 16; step > 0; step /= 2) squares += __shfl_xor_sync(~0u, squares, step);
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = squares;
+  __syncthreads();
+  float total = 0.f;
+  for (int warp = 0; warp < kPlainThreads / 32; ++warp) total += parts[warp];
+  return rsqrtf(total / static_cast<float>(width) + eps);
+}
+
+__global__ void plain_norms(const __grid_constant__ PlainCall c) {
+  __shared__ float parts[2][kPlainThreads / 32];
+  const int64_t start = (static_cast<int64_t>(blockIdx.y) * c.tokens + blockIdx.x) * c.width;
+  const __nv_bfloat16 *scale = c.scale + blockIdx.y * c.scale_step, *scale2 = c.scale2 + blockIdx.y * c.scale2_step;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+  float squares = 0.f;
+  for (int i = threadIdx.x; i < c.width; i += kPlainThreads) {
+    const float x = __bfloat162float(c.x[start + i]);
+    squares += x * x;
+  }
+  const float inverse = plain_inverse_root(squares, parts[0], c.width, c.eps);
+  squares = 0.f;
+  for (int i = threadIdx.x; i < c.width; i += kPlainThreads) {
+    const float gain = __bfloat162float(c.weight[i]) * tanh_of(__bfloat162float(scale[i]));
+    const __nv_bfloat16 y = __float2bfloat16(
+        fmaf(__bfloat162float(c.x[start + i]) * inverse, gain, __bfloat162float(c.shift[start + i])));
+    c.y[start + i] = y;
+    squares += __bfloat162float(y) * __bfloat162float(y);
+  }
+  const float again = plain_inverse_root(squares, parts[1], c.width, c.eps);
+  for (int i = threadIdx.x; i < c.width; i += kPlainThreads) {  // each thread reads what it wrote itself
+    const float gain = __bfloat162float(c.weight2[i]) * (1.f + __bfloat162float(scale2[i]));
+    c.y2[start + i] = __float2bfloat16(__bfloat162float(c.y[start + i]) * (again * gain));
+  }
+}
+
+template <typename Argument>
+void launch(void (*kernel)(Argument), dim3 blocks, int threads, const Argument& call, int device) {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t how{};
+  how.gridDim = blocks, how.blockDim = dim3(threads), how.attrs = &early, how.numAttrs = 1;
+  how.stream = static_cast<cudaStream_t>(TVMFFIEnvGetStream(kDLCUDA, device));
+  if (const cudaError_t error = cudaLaunchKernelEx(&how, kernel, call); error != cudaSuccess)
+    TVM_FFI_THROW(RuntimeError) << "the launch failed: " << cudaGetErrorString(error);
+}
+
 void require(bool holds, const char* what) {
   if (!holds) TVM_FFI_THROW(ValueError) << what;
 }
 
-const uint4* tokens_of(ffi::TensorView tensor, const ffi::TensorView& x) {
+template <typename Element>
+Element* tokens_of(ffi::TensorView tensor, const ffi::TensorView& x) {
   require(tensor.IsContiguous() && tensor.numel() == x.numel(), "x, shift, y and y2 must be contiguous and of one shape");
-  return static_cast<const uint4*>(tensor.data_ptr());
+  return static_cast<Element*>(tensor.data_ptr());
 }
 
-// One row for all batch entries, or one for each.
-const uint4* row_of(ffi::TensorView tensor, int64_t batches, int64_t* step) {
-  require(tensor.IsContiguous() && (tensor.numel() == kWidth || tensor.numel() == batches * kWidth),
-          "scale, scale2 and weights must have one row of channels, or one for each batch entry");
-  *step = tensor.numel() == kWidth ? 0 : kWidth / kVector;
-  return static_cast<const uint4*>(tensor.data_ptr());
+// One row for all batch entries, or one for each. `step` is in elements.
+template <typename Element>
+const Element* row_of(ffi::TensorView tensor, int64_t width, int64_t batches, int64_t* step = nullptr) {
+  const bool is_one = tensor.numel() == width;
+  require(tensor.IsContiguous() && (is_one || (step != nullptr && tensor.numel() == batches * width)),
+          "scale and scale2 must have one row of channels, or one for each batch entry; weights must have one");
+  if (step != nullptr) *step = is_one ? 0 : width;
+  return static_cast<const Element*>(tensor.data_ptr());
+}
+
+template <typename Call, typename Element>
+Call call_of(const ffi::TensorView (&all)[8], float eps) {
+  const ffi::TensorView &x = all[0], &shift = all[1], &scale = all[2], &scale2 = all[3];
+  const int64_t batches = x.size(0), width = x.size(2);
+  Call call{};
+  call.x = tokens_of<const Element>(x, x), call.shift = tokens_of<const Element>(shift, x);
+  call.y = tokens_of<Element>(all[6], x), call.y2 = tokens_of<Element>(all[7], x);
+  call.scale = row_of<Element>(scale, width, batches, &call.scale_step);
+  call.scale2 = row_of<Element>(scale2, width, batches, &call.scale2_step);
+  call.weight = row_of<Element>(all[4], width, 1), call.weight2 = row_of<Element>(all[5], width, 1);
+  call.tokens = static_cast<int>(x.size(1)), call.eps = eps;
+  return call;
 }
 
 }  // namespace
@@ -237,24 +315,25 @@ void run(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, ffi::T
          ffi::Optional<ffi::TensorView> bias2, ffi::String norm_type, double eps, ffi::TensorView y, ffi::TensorView y2) {
   require(norm_type == "rms" && !bias.has_value() && !bias2.has_value(), "the norm must be rms without a bias");
   require(weight.has_value() && weight2.has_value(), "weight and weight2 must be given");
-  require(x.ndim() == 3 && x.size(2) == kWidth, "x must be [B, S, 3840]");
-  const int64_t batches = x.size(0), tokens = x.size(1);
-  require(batches < 65536 && tokens < INT32_MAX, "there are too many tokens");
-  const ffi::TensorView all[] = {x, scale, shift, scale2, weight.value(), weight2.value(), y, y2};
+  require(x.ndim() == 3, "x must be [B, S, D]");
+  const int64_t batches = x.size(0), tokens = x.size(1), width = x.size(2);
+  require(batches < 65536 && tokens < INT32_MAX && width < INT32_MAX, "there are too many tokens");
+  const ffi::TensorView all[8] = {x, shift, scale, scale2, weight.value(), weight2.value(), y, y2};
+  bool is_wide = width == kWidth;
   for (const ffi::TensorView& each : all) {
     require(each.dtype().code == kDLBfloat && each.dtype().bits == 16, "all tensors must be bfloat16");
-    require(reinterpret_cast<uintptr_t>(each.data_ptr()) % 16 == 0, "tensors must start at a multiple of 16 bytes");
+    is_wide = is_wide && reinterpret_cast<uintptr_t>(each.data_ptr()) % 16 == 0;
   }
-  if (batches * tokens == 0) return;
-  Call call{};
-  call.x = tokens_of(x, x), call.shift = tokens_of(shift, x);
-  call.y = const_cast<uint4*>(tokens_of(y, x)), call.y2 = const_cast<uint4*>(tokens_of(y2, x));
-  int64_t none = 0;
-  call.weight = row_of(weight.value(), 1, &none), call.weight2 = row_of(weight2.value(), 1, &none);
-  call.scale = row_of(scale, batches, &call.scale_step), call.scale2 = row_of(scale2, batches, &call.scale2_step);
-  call.tokens = static_cast<int>(tokens), call.eps = static_cast<float>(eps);
-
+  if (batches * tokens * width == 0) return;
   const int device = x.device().device_id;
+  if (!is_wide) {
+    PlainCall call = call_of<PlainCall, __nv_bfloat16>(all, static_cast<float>(eps));
+    call.width = static_cast<int>(width);
+    const dim3 grid(static_cast<unsigned>(tokens), static_cast<unsigned>(batches));
+    return launch(plain_norms, grid, kPlainThreads, call, device);
+  }
+  Call call = call_of<Call, uint4>(all, static_cast<float>(eps));
+  call.scale_step /= kVector, call.scale2_step /= kVector;
   int64_t blocks = tokens;
   if constexpr (kKeeps) {
     static const int multiprocessors = [device] {  // asking costs as much as a launch
@@ -265,15 +344,7 @@ void run(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, ffi::T
     const int64_t most = (static_cast<int64_t>(multiprocessors) * BLOCKS + batches - 1) / batches;
     blocks = blocks < most ? blocks : most;
   }
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t how{};
-  how.gridDim = dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(batches)), how.blockDim = dim3(kThreads);
-  how.stream = static_cast<cudaStream_t>(TVMFFIEnvGetStream(kDLCUDA, device));
-  how.attrs = &early, how.numAttrs = 1;
-  if (const cudaError_t error = cudaLaunchKernelEx(&how, gated_norms, call); error != cudaSuccess)
-    TVM_FFI_THROW(RuntimeError) << "the launch failed: " << cudaGetErrorString(error);
+  launch(gated_norms, dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(batches)), kThreads, call, device);
 }
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(run, run);

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from made_campaign import IDENTITY, make_campaign
 
-from kernwright.campaign.agents.agent import AgentResult, Assignment
+from kernwright.campaign.agents.agent import NOTHING_LEFT, AgentResult, Assignment
 from kernwright.campaign.agents.lookup import find_agent
 from kernwright.campaign.campaign import Campaign
 from kernwright.campaign.record import IterationEdited, IterationEnded, IterationStarted
@@ -61,6 +61,17 @@ def record(campaign: Campaign, number: int, result: AgentResult, **ended: Any) -
 
 def current(campaign: Campaign) -> dict[str, Any]:
     return dict(Template.read(campaign.solution).current() or {})
+
+
+def test_a_kernel_that_is_never_right_ends_the_search(campaign: Campaign, quiet: Any) -> None:
+    agent = find_agent("tuner", campaign.settings.repository)
+    for number in range(1, 4):
+        result = agent.edit(Assignment(campaign, number), quiet)
+        assert result.ending == "finished", result.reason
+        record(campaign, number, result, verdict="failed", reason="row r64: x must be [B, 64]")
+    last = agent.edit(Assignment(campaign, 4), quiet)
+    assert last.ending == "no_change" and last.reason.startswith(NOTHING_LEFT)
+    assert "none of 3 configurations gave correct results" in last.reason and "x must be [B, 64]" in last.reason
 
 
 def test_the_tuner_goes_through_its_space_and_continues_from_the_ledger(campaign: Campaign, quiet: Any) -> None:

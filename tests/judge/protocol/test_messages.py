@@ -53,7 +53,7 @@ REQUESTS: list[Request] = [
     Prepare(hold=(0, 3)),
     Check(slot=1),
     Rehearse(slot=0),
-    Census(slot=0, profiled=False),
+    Census(slot=0, source="graph"),
     Explain(slot=0),
     Events(),
 ]

@@ -8,5 +8,5 @@ from kernwright.judge.worker.worker_device import CpuWorkerDevice
 
 
 def test_a_census_on_a_cpu_counts_the_operators_of_a_call() -> None:
-    found = CpuWorkerDevice().census(lambda slot: (slot[0] + 1).mean() + 1, [torch.ones(2, 2)], "op", profiled=True)
+    found = CpuWorkerDevice().census(lambda slot: (slot[0] + 1).mean() + 1, [torch.ones(2, 2)], "op", source="profiler")
     assert {kernel.name: kernel.count for kernel in found.kernels} == {"aten::add": 2, "aten::mean": 1}

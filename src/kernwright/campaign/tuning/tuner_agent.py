@@ -21,6 +21,7 @@ from kernwright.campaign.tuning.template import Template
 from kernwright.judge.rounds.progress import Progress
 from kernwright.tasks.candidate import load_candidate
 
+MOST_WRONG = 3  # configurations without a correct one, after which the kernel itself is at fault
 COMPILED = "compiled"  # folder of the campaign with the reports of its compilations
 
 
@@ -46,7 +47,8 @@ class _TunerIteration:
     def __post_init__(self) -> None:
         campaign = self.assignment.campaign
         self.template = Template.read(campaign.solution)
-        self.past = past_trials(campaign.history(), self._configuration_of)
+        self.history = campaign.history()
+        self.past = past_trials(self.history, self._configuration_of)
         best = [trial for trial in self.past if trial.is_kept]
         self.best: PastTrial | None = best[-1] if best else None
         seed = zlib.crc32(campaign.name.encode())
@@ -85,6 +87,8 @@ class _TunerIteration:
         self._say(f"space of {self.template.space.size} configurations, {len(self.past)} judged before")
         if missing is not None:
             self._say(f"{missing} is not on PATH: configurations are not compiled before they are judged")
+        if why := self._never_right():
+            return self._result("no_change", why)
         self.progress.phase("choosing a configuration", 0)
         if missing is None:
             self.past = [self._with_code(compiler, trial) for trial in self.past]
@@ -105,6 +109,17 @@ class _TunerIteration:
                 continue
             return self._apply(configuration, code)
         return self._result("no_change", self._exhausted())
+
+    def _never_right(self) -> str | None:
+        """Return why the kernel must be repaired first, if no configuration gave correct results."""
+        if len(self.past) < MOST_WRONG or any(trial.ratio is not None for trial in self.past):
+            return None
+        last = self.history.iterations[self.past[-1].iteration - 1].ended
+        said = f" ({last.verdict}: {last.reason})" if last is not None and last.reason else ""
+        return (
+            f"{NOTHING_LEFT}: none of {len(self.past)} configurations gave correct results{said}. "
+            "Repair the kernel first: a tuner changes only its constants"
+        )
 
     def _is_over(self) -> bool:
         limit = self.assignment.time_limit_s

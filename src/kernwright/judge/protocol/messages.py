@@ -91,12 +91,15 @@ class Rehearse(JudgeMessage):
     slot: int
 
 
+CensusSource = Literal["profiler", "graph", "either"]
+
+
 class Census(JudgeMessage):
-    """List the kernels that one call launches."""
+    """List the kernels that one call launches: by a profiler, from its graph, or from its graph if that is possible."""
 
     do: Literal["census"] = "census"
     slot: int
-    profiled: bool
+    source: CensusSource
 
 
 class Explain(JudgeMessage):

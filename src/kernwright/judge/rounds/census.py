@@ -8,6 +8,7 @@ from kernwright.judge.contest.faults import SideFault
 from kernwright.judge.contest.worker_group import WorkerGroup
 from kernwright.judge.numerics.contents import Pool
 from kernwright.judge.process.faults import WorkerFault
+from kernwright.judge.protocol.messages import CensusSource
 from kernwright.judge.record.sample import SideName
 from kernwright.judge.record.verdict import Kernel
 from kernwright.judge.rounds.pair_state import PairState
@@ -27,7 +28,7 @@ def take_census(
 
     Call this when these workers have nothing left to time. A baseline's twin launches the same kernels and is skipped.
     Untrusted sides are profiled, because during a graph's capture a call may launch something else. A quick run is no
-    evidence and does without: a profiler takes 2.8 s to start in a worker on an H200.
+    evidence and does without a profiler, which takes 2.8 s to start in a worker on an H200.
     """
     quick = any(pair.quick for pair in pairs)
     for side in dict.fromkeys(side for pair in pairs for side in (pair.pair.baseline, pair.pair.candidate)):
@@ -35,8 +36,9 @@ def take_census(
             waiting = [pair for pair in pairs if side in pair.pair.roles and pair.waits_for(row)]
             if not waiting:
                 continue
+            source: CensusSource = "either" if side in trusted else "graph" if quick else "profiler"
             try:
-                kernels = _kernels(group, side, task, row, pool_for(row), side not in trusted and not quick)
+                kernels = _kernels(group, side, task, row, pool_for(row), source)
             except (SideFault, WorkerFault) as fault:
                 for pair in waiting:
                     pair.on(row).reasons.append(f"no census of the {pair.pair.roles[side]}'s kernels: {fault}")
@@ -45,11 +47,13 @@ def take_census(
                 pair.on(row).kernels[pair.pair.roles[side]] = kernels
 
 
-def _kernels(group: WorkerGroup, side: SideName, task: Task, row: Workload, pool: Pool, profiled: bool) -> list[Kernel]:
+def _kernels(
+    group: WorkerGroup, side: SideName, task: Task, row: Workload, pool: Pool, source: CensusSource
+) -> list[Kernel]:
     session = group.open(side, task.op_of(row), row, 1)
     try:
         session.fill(0, pool.draw(session.op, session.row))
-        return session.census(profiled)
+        return session.census(source)
     finally:
         session.close()
 

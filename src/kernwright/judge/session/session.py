@@ -22,6 +22,7 @@ from kernwright.judge.protocol.layout import SlotLayout, lay_out, slot_bytes
 from kernwright.judge.protocol.messages import (
     MOST_KERNELS,
     Census,
+    CensusSource,
     Check,
     ChosenImplementation,
     Done,
@@ -218,12 +219,12 @@ class Session:
         """Return the time of the last block by device events, as reported by the worker; for trusted sides only."""
         return self.worker.request(Events(), EventTime, 60.0).ns
 
-    def census(self, profiled: bool = True, slot: int = 0) -> list[Kernel]:
+    def census(self, source: CensusSource = "profiler", slot: int = 0) -> list[Kernel]:
         """Return the kernels that a call launches, as reported by the worker. Verdicts do not depend on it.
 
-        Without a profiler the census is faster, if the call can be captured.
+        From a graph the census is faster, if the call can be captured.
         """
-        answer = self.worker.request(Census(slot=slot, profiled=profiled), LaunchedKernels, BUILD_DEADLINE_S)
+        answer = self.worker.request(Census(slot=slot, source=source), LaunchedKernels, BUILD_DEADLINE_S)
         try:
             return [
                 Kernel(name=kernel.name, stream=kernel.stream, count=kernel.count)

@@ -239,7 +239,7 @@ class Worker:
         return Done()
 
     def census(self, message: Census) -> LaunchedKernels:
-        return self.device.census(self.call, self.slot_of(message.slot), self.side.op, message.profiled)
+        return self.device.census(self.call, self.slot_of(message.slot), self.side.op, message.source)
 
     def explain(self, message: Explain) -> ChosenImplementation:
         from kernwright.judge.worker.entry import implementation_of

@@ -15,6 +15,7 @@ from torch import Tensor
 from kernwright.judge.protocol.messages import (
     MOST_KERNELS,
     Attach,
+    CensusSource,
     Done,
     LaunchedKernel,
     LaunchedKernels,
@@ -62,7 +63,7 @@ class WorkerDevice(Protocol):
 
     def loop(self, side: SideOrders, call: RowCall, slots: Slots) -> Loop: ...
 
-    def census(self, call: Any, slot: Sequence[Any], op: str, profiled: bool) -> LaunchedKernels:
+    def census(self, call: Any, slot: Sequence[Any], op: str, source: CensusSource) -> LaunchedKernels:
         """Return the kernels of one untimed call, or its operators where a call launches no kernels."""
         ...
 
@@ -100,7 +101,7 @@ class CpuWorkerDevice:
     def loop(self, side: SideOrders, call: RowCall, slots: Slots) -> Loop:
         return loop_without_python(side, call, [list(slot) for slot in slots])
 
-    def census(self, call: Any, slot: Sequence[Any], op: str, profiled: bool) -> LaunchedKernels:
+    def census(self, call: Any, slot: Sequence[Any], op: str, source: CensusSource) -> LaunchedKernels:
         """Return the operators of torch and the compiled graphs that a call calls itself. Native code calls none."""
         from torch.autograd.profiler import profile  # starts in 2 ms; torch.profiler imports the compiler first
 

@@ -27,6 +27,7 @@ from kernwright.judge.numerics.inputs import Inputs
 from kernwright.judge.process.block import Block
 from kernwright.judge.process.worker_process import WorkerProcess
 from kernwright.judge.protocol.layout import SlotLayout
+from kernwright.judge.protocol.messages import CensusSource
 from kernwright.judge.record.verdict import Kernel
 from kernwright.judge.session.arena import Arena
 from kernwright.judge.session.retained_outputs import RetainedOutput, RetainedOutputs
@@ -108,9 +109,9 @@ class CudaSession(Session):
         self._synchronize()
         return super().check_call(slot, deadline_s)
 
-    def census(self, profiled: bool = True, slot: int = 0) -> list[Kernel]:
+    def census(self, source: CensusSource = "profiler", slot: int = 0) -> list[Kernel]:
         self._synchronize()
-        return super().census(profiled, slot)
+        return super().census(source, slot)
 
     def _synchronize(self) -> None:
         """Wait until all writes of the judge have finished, before the worker continues."""

@@ -17,6 +17,7 @@ from torch import Tensor
 from kernwright.judge.protocol.messages import (
     MOST_KERNELS,
     Attach,
+    CensusSource,
     LaunchedKernel,
     LaunchedKernels,
     RegionAddress,
@@ -169,12 +170,16 @@ class CudaWorkerDevice:
         self._lost.append((graph, self._pool))
         self._renew_pool()
 
-    def census(self, call: Any, slot: Sequence[Any], op: str, profiled: bool) -> LaunchedKernels:
-        """Return the kernels of one call: from its graph if the op can be captured and no profiler is required."""
+    def census(self, call: Any, slot: Sequence[Any], op: str, source: CensusSource) -> LaunchedKernels:
+        """Return the kernels of one call."""
         with self.calls():
             call(slot)
         torch.cuda.synchronize()
-        if not profiled and op in self._captured:
+        if source == "graph":
+            if op not in self._captured:
+                raise RuntimeError(self._no_graphs.get(op, "its calls were not captured as a graph"))
+            return _listed(self._kernels_in_graph(call, slot))
+        if source == "either" and op in self._captured:
             with contextlib.suppress(Exception):  # drivers before 12.3 have no names; the profiler has
                 return _listed(self._kernels_in_graph(call, slot))
         return _listed(self._profiled(call, slot))
