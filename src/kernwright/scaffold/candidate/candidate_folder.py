@@ -6,15 +6,18 @@ import importlib.resources
 import itertools
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
 from kernwright.core.errors import ExistsAlready, KernwrightError, did_you_mean
+from kernwright.scaffold.candidate.cute_code import cute_source
 from kernwright.scaffold.candidate.eager_copy import eager_copy
 from kernwright.scaffold.candidate.native_code import native_source
 from kernwright.scaffold.candidate.row_trace import traced_op
+from kernwright.scaffold.candidate.traced_op import TracedOp
 from kernwright.scaffold.candidate.triton_code import triton_source
 
 CandidateLanguage = Literal["triton", "cuda", "cpp", "cutedsl", "python"]
@@ -32,22 +35,13 @@ _PYTHON = '''"""{op}: the eager chain of its definition. Written by `kernwright 
 Contract: {contract}. It is correct for every row, and runs the operators of the baseline `eager`. Replace its body.
 """
 '''
-_CUTEDSL = '''"""{op} in CuTe-DSL: a file to start from. Written by `kernwright candidate new`.
 
-Contract: {contract}. There is no kernel yet: `{op}` runs the eager chain of its definition, which is correct for every
-row. The generator writes no CuTe-DSL code, because it could not check it. Write a `@cute.kernel` and a `@cute.jit`
-function that launches it, and call that function in `{op}`.
-
-Tunable, once there is a kernel: threads of a block, elements of a copy atom (16 bytes per thread), rows per block,
-cluster size.
-"""
-'''
-_CUTEDSL_IMPORT = """
-try:
-    import cutlass.cute as cute  # the package nvidia-cutlass-dsl
-except ImportError:
-    cute = None
-"""
+_SOURCES: dict[CandidateLanguage, Callable[[TracedOp], str]] = {
+    "triton": triton_source,
+    "cuda": partial(native_source, language="cuda"),
+    "cpp": partial(native_source, language="cpp"),
+    "cutedsl": cute_source,
+}
 
 
 class CallRow(Protocol):
@@ -100,25 +94,21 @@ def new_candidate(op: Any, rows: Iterable[CallRow], language: str) -> CandidateF
         )
     name, function = ENTRIES[chosen].format(op=op.name).split(":")
     files = {CANDIDATE_FILE: _toml(op, chosen, f"{name}:{function}")}
-    if chosen in ("python", "cutedsl"):
-        return CandidateFolder(op.name, chosen, {**files, name: _eager_source(op, chosen)})
-    traced = traced_op(op, *_situations(op, rows))
-    source = (
-        triton_source(traced) if chosen == "triton" else native_source(traced, "cuda" if chosen == "cuda" else "cpp")
-    )
+    if chosen == "python":
+        return CandidateFolder(op.name, chosen, {**files, name: _eager_source(op)})
+    source = _SOURCES[chosen](traced_op(op, *_situations(op, rows)))
     space = TEMPLATES.joinpath(f"space.{chosen}.toml").read_text(encoding="utf-8")
     return CandidateFolder(op.name, chosen, {**files, SPACE_FILE: space, name: source})
 
 
-def _eager_source(op: Any, language: CandidateLanguage) -> str:
+def _eager_source(op: Any) -> str:
     imports, functions = eager_copy(op).split("\n\n\n", 1)
-    parts = [_PYTHON, imports, functions] if language == "python" else [_CUTEDSL, imports, _CUTEDSL_IMPORT, functions]
-    return "\n".join([parts[0].format(op=op.name, contract=op.contract), *parts[1:]])
+    return "\n".join([_PYTHON.format(op=op.name, contract=op.contract), imports, functions])
 
 
 def _toml(op: Any, language: CandidateLanguage, entry: str) -> str:
     lines = [f'op = "{op.name}"', f'language = "{language}"', f'entry = "{entry}"']
-    lines += ['style = "writes"'] if language == "triton" else []
+    lines += ['style = "writes"'] if language in ("triton", "cutedsl") else []
     flags = FLAGS.get(language, "") if op.contract == "exact" or language == "cpp" else ""
     return "\n".join(lines) + "\n" + flags
 

@@ -81,9 +81,20 @@ class RowTrace:
             stores.append(RowStore(name, each.value))
         optional = {each.name for each in self.op.tensor_parameters if each.optional}
         return TracedVariant(
-            tuple(sorted(present & optional)), tuple(sorted(chosen.items())), tuple(self.values), tuple(stores),
+            tuple(sorted(present & optional)), tuple(sorted(chosen.items())), self._used(stores), tuple(stores),
             tuple(sorted(self.views.items())),
         )  # fmt: skip
+
+    def _used(self, stores: Sequence[RowStore]) -> tuple[RowValue, ...]:
+        """Return the values that the stored ones need. Definitions also look at dtypes of values that they drop."""
+        used: set[RowValue] = set()
+        pending = [store.value for store in stores]
+        while pending:
+            value = pending.pop()
+            if value not in used:
+                used.add(value)
+                pending += [each for each in value.args if isinstance(each, RowValue)]
+        return tuple(value for value in self.values if value in used)
 
     def refuse(self, reason: str) -> None:
         raise NotPerRow(self.op.name, reason)

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernwright.scaffold.candidate.traced_op import DtypeOf, RowValue, TracedOp, TracedVariant
+from kernwright.scaffold.candidate.python_host import (
+    KINDS,
+    choice_of,
+    dtypes_of,
+    head_of,
+    kind_of,
+    main_of,
+    numbers_of,
+    tensors_of,
+)
+from kernwright.scaffold.candidate.traced_op import FLOAT32, DtypeOf, RowValue, TracedOp, TracedVariant
 
 BINARY = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 UNARY = {
@@ -43,7 +53,7 @@ def _tanh(x):
     size = tl.where(tl.abs(x) < 0.1, near, far)
     return tl.where(x < 0.0, -size, size)
 '''
-_TAIL = '''
+_LAUNCH = '''
 def _over_tokens(modulation, x):
     """View a modulation so that it broadcasts over the tokens of x: rows per batch entry, or per frame."""
     if modulation is not None and modulation.ndim == 2 and x.ndim == 3:
@@ -58,19 +68,6 @@ def _folded(tensor, shape):
     """Return a tensor's steps over three leading axes and the last one, 0 where it broadcasts."""
     steps = list(tensor.expand(shape).stride())
     return [0] * (4 - len(steps)) + steps
-
-
-def _promoted(*kinds):
-    """Return the dtype of a result. A number without an axis does not promote tensors that have axes."""
-    with_axes = [dtype for dtype, is_number in kinds if not is_number] or [dtype for dtype, _ in kinds]
-    result = with_axes[0]
-    for dtype in with_axes[1:]:
-        result = torch.promote_types(result, dtype)
-    return result, all(is_number for _, is_number in kinds)
-
-
-def _kind(tensor):
-    return tensor.dtype, tensor.ndim == 0
 
 
 def _launch(kernel, tensors, scalars, dtypes):
@@ -95,34 +92,16 @@ def triton_source(op: TracedOp) -> str:
     """Return the source of a Triton candidate."""
     parts = [_HEAD.format(op=op.name, contract=op.contract)]
     parts += [_kernel(op, variant, number) for number, variant in enumerate(op.variants)]
-    parts.append(_TAIL.replace("{options}", ", enable_fp_fusion=False" if op.contract == "exact" else ""))
-    parts.append(_function(op))
+    parts += [KINDS, _LAUNCH.replace("{options}", ", enable_fp_fusion=False" if op.contract == "exact" else "")]
+    parts.append("\n".join([*head_of(op), *choice_of(op, lambda variant, number: _call(op, variant, number))]))
     return "\n\n".join(part.strip("\n") + "\n" for part in parts)
 
 
-def _tensors(op: TracedOp, variant: TracedVariant) -> list[str]:
-    given = {name for name, optional in op.tensors if not optional or name in variant.given}
-    return [name for name, _ in op.tensors if name in given] + list(op.outputs)
-
-
-def _numbers(op: TracedOp) -> list[str]:
-    return [name for name, value in op.scalars if not isinstance(value, bool | str)]
-
-
-def _dtypes(variant: TracedVariant) -> dict[DtypeOf, str]:
-    """Return the dtypes that values are rounded to, each with its name in the kernel."""
-    found: dict[DtypeOf, str] = {}
-    for value in variant.values:
-        if value.op != "load":
-            found.setdefault(value.dtype, f"T{len(found)}")
-    return found
-
-
 def _kernel(op: TracedOp, variant: TracedVariant, number: int) -> str:
-    tensors, dtypes = _tensors(op, variant), _dtypes(variant)
+    tensors, dtypes = tensors_of(op, variant), dtypes_of(variant)
     steps = [f"{name}_{axis}" for name in tensors for axis in ("step0", "step1", "step2", "step")]
     types = "".join(f" {name}: tl.constexpr," for name in dtypes.values())
-    numbers = "".join(f" {name}," for name in _numbers(op))
+    numbers = "".join(f" {name}," for name in numbers_of(op))
     lines = [
         "@triton.jit", f"def _variant{number}(", f"    {', '.join(tensors)},{numbers}",
         *(f"    {', '.join(steps[at : at + 4])}," for at in range(0, len(steps), 4)),
@@ -157,49 +136,26 @@ def _statements(variant: TracedVariant, dtypes: dict[DtypeOf, str]) -> Iterator[
             text = f"{terms[0]} {BINARY[value.op]} {terms[1]}"
         else:
             text = terms[0] if value.op == "round" else UNARY[value.op].format(terms[0])
-        yield f"{own} = ({text}).to({dtypes[value.dtype]}).to(tl.float32)"
+        yield (
+            f"{own} = {text}"
+            if value.dtype == FLOAT32
+            else f"{own} = ({text}).to({dtypes[value.dtype]}).to(tl.float32)"
+        )
 
 
 def _term(each: RowValue | float | str) -> str:
     return f"v{each.number}" if isinstance(each, RowValue) else each if isinstance(each, str) else repr(each)
 
 
-def _function(op: TracedOp) -> str:
-    tensors = [f"{name}=None" if optional else name for name, optional in op.tensors]
-    scalars = [f"{name}={value!r}" for name, value in op.scalars]
-    out = ["out"] if op.outputs else []
-    keywords = ["*", *scalars, *out] if scalars or out else []
-    lines = [f"def {op.name}({', '.join([*tensors, *keywords])}):"]
-    if op.outputs:
-        lines.append(f"    {', '.join(op.outputs)}{',' if len(op.outputs) > 1 else ''} = out")
-    optional = [name for name, may_lack in op.tensors if may_lack]
-    main = op.inplace[0] if op.inplace else op.outputs[0]
-    for number, variant in enumerate(op.variants):
-        tests = [f"{name} is not None" if name in variant.given else f"{name} is None" for name in optional]
-        tests += [f"{name} == {value!r}" for name, value in variant.choices]
-        lines.append(f"    if {' and '.join(tests) or 'True'}:")
-        lines += [f"        {line}" for line in _call(op, variant, number, main)]
-        lines.append("        return")
-    lines.append('    raise ValueError("no variant for these arguments: generate it with kernwright candidate new")')
-    return "\n".join(lines)
-
-
-def _call(op: TracedOp, variant: TracedVariant, number: int, main: str) -> Iterator[str]:
-    tensors, dtypes = _tensors(op, variant), _dtypes(variant)
+def _call(op: TracedOp, variant: TracedVariant, number: int) -> Iterator[str]:
+    tensors, dtypes = tensors_of(op, variant), dtypes_of(variant)
     for dtype, name in dtypes.items():
-        yield f"{name} = {_kind_of(dtype)}"
+        yield f"{name} = {kind_of(dtype)}"
     for name, view in variant.views:
         if view == "over_tokens":
-            yield f"{name} = _over_tokens({name}, {main})"
+            yield f"{name} = _over_tokens({name}, {main_of(op)})"
         elif view == "new_axis":
             yield f"{name} = {name}[..., None]"
     yield f"tensors = [{', '.join(tensors)}]"
-    yield f"_launch(_variant{number}, tensors, [{', '.join(_numbers(op))}], [{', '.join(dtypes.values())}])"
-
-
-def _kind_of(dtype: DtypeOf) -> str:
-    if dtype.kind == "argument":
-        return f"_kind({dtype.name})"
-    if dtype.kind == "float32":
-        return "(torch.float32, False)"
-    return f"_promoted({', '.join(_kind_of(part) for part in dtype.parts)})"
+    yield f"_launch(_variant{number}, tensors, [{', '.join(numbers_of(op))}], [{', '.join(dtypes.values())}])"
+    yield "return"
