@@ -11,7 +11,6 @@ from kernwright.baselines import shipped
 from kernwright.baselines.shipped import Shipped
 from kernwright.runtime.triton.tuning import Entry, Place, TuningTable
 
-
 Digests = tuple[str, ...]
 
 
