@@ -48,7 +48,8 @@ def _no_gpu() -> str | None:
 
 CLAIMS_VARIABLE = "KERNWRIGHT_TEST_CLAIMS"  # folder with the claims of processes that share the tests
 CLAIM_FILES_VARIABLE = "KERNWRIGHT_TEST_CLAIM_FILES"  # if set, a process claims whole files instead of single tests
-# Files that are claimed first, in this order, so that no long one is left to the end.
+# Files that are claimed first, in this order, so that no long one is left to the end. One process runs all files of a
+# line, because they share fixtures that take seconds.
 LONG_FILES = Path(__file__).with_name("long_files.txt")
 
 
@@ -109,13 +110,18 @@ def _claimed_tests(folder: Path, items: list[pytest.Item]) -> Iterator[pytest.It
 def _claimed_files(folder: Path, session: pytest.Session) -> Iterator[pytest.Item]:
     """Yield the tests of files that this process claims. Each file is imported, and its fixtures are set up, once."""
     lines = LONG_FILES.read_text(encoding="utf-8").splitlines() if LONG_FILES.exists() else []
-    order = {LONG_FILES.parent / line: place for place, line in enumerate(lines)}
+    order = {LONG_FILES.parent / name: place for place, line in enumerate(lines) for name in line.split()}
+    is_ours: dict[Path, bool] = {}  # by the first file of a line, or by a file outside all lines
 
     def place(module: LaterModule) -> int:
-        return order.get(module.path, len(order))
+        return order.get(module.path, len(lines))
 
     for module in sorted(session.stash.get(UNCLAIMED, []), key=place):
-        if _claims(folder, str(module.path)):
+        first = LONG_FILES.parent / lines[order[module.path]].split()[0] if module.path in order else module.path
+        if first not in is_ours:
+            is_ours[first] = _claims(folder, str(first))
+        if is_ours[first]:
+            _claims(folder, str(module.path))  # side_by_side.py counts the files that were begun
             module.is_claimed = True
             items = list(session.genitems(module))
             session.config.hook.pytest_collection_modifyitems(session=session, config=session.config, items=items)

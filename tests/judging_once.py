@@ -1,4 +1,4 @@
-"""Judgements beside other tests: each block is timed once.
+"""Judgements beside other tests: each block is timed once, with few calls.
 
 A judge repeats blocks that waited for a processor, and starts a row over with longer blocks on a restless machine.
 Beside other tests the machine stays busy, so that a judgement takes several times as long and its times mean no more.
@@ -12,12 +12,16 @@ from multiprocessing.connection import Connection
 import pytest
 
 from kernwright.exploits import trial
+from kernwright.judge.device.cpu import CpuDevice
+
+MOST_CALLS = 8  # per block; on a busy machine a call may seem to take no time, and 256 would fit into a block
 
 
 def judge_once(patch: pytest.MonkeyPatch) -> None:
     """Let the judges of this process, and of processes that try exploits, repeat nothing."""
     patch.setattr("kernwright.judge.rounds.timing.MOST_REDONE", 0)
     patch.setattr("kernwright.judge.rounds.sizing.spread", lambda _: 0.0)
+    patch.setattr(CpuDevice, "max_slots", MOST_CALLS)
     patch.setattr(trial, "_judge_here", try_once)
 
 

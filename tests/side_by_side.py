@@ -74,10 +74,11 @@ class Running:
 def environment(parts: int) -> dict[str, str]:
     """Return the environment of a part among several: they share the processors, so that none starts a thread for each.
 
-    A variable that is set stays as it is.
+    The only part has one thread, too: its judges compute on small tensors, where a second thread gains nothing, and
+    waits whenever another program has its processor. A variable that is set stays as it is.
     """
-    threads = max(1, len(os.sched_getaffinity(0)) // parts)
-    return (dict.fromkeys(THREADS, str(threads)) if parts > 1 else {}) | os.environ
+    threads = max(1, len(os.sched_getaffinity(0)) // parts) if parts > 1 else 1
+    return dict.fromkeys(THREADS, str(threads)) | os.environ
 
 
 def run(parts: tuple[Part, ...], more: list[str]) -> list[int]:

@@ -11,6 +11,8 @@ from kernwright.baselines import shipped
 from kernwright.baselines.shipped import Shipped
 from kernwright.runtime.triton.tuning import Entry, Place, TuningTable
 
+Digests = tuple[str, ...]
+
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -22,8 +24,14 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copy
 
 
-def digests() -> tuple[str, str, str]:
-    return tuple(Shipped((op,)).digest for op in ("norm_scale_shift", "rms_norm", "scale_shift"))  # type: ignore[return-value]
+@pytest.fixture(scope="module")
+def before() -> Digests:
+    """Return the digests of the package itself."""
+    return digests()
+
+
+def digests() -> Digests:
+    return tuple(Shipped((op,)).digest for op in ("norm_scale_shift", "rms_norm", "scale_shift"))
 
 
 @pytest.mark.parametrize(
@@ -45,25 +53,25 @@ def digests() -> tuple[str, str, str]:
         ("ops/__init__.py", "more = 1", (False, False, False)),
     ],
 )
-def test_a_change_makes_the_right_ops_stale(package: Path, file: str, added: str, changes: tuple[bool, ...]) -> None:
-    before = digests()
+def test_a_change_makes_the_right_ops_stale(
+    package: Path, before: Digests, file: str, added: str, changes: tuple[bool, ...]
+) -> None:
     path = package / file
     path.write_text(f"{path.read_text()}\n{added}\n")
     assert tuple(a != b for a, b in zip(before, digests(), strict=True)) == changes
 
 
-def test_a_configuration_counts_for_its_ops_and_its_measured_times_do_not(package: Path) -> None:
-    def ship(us: float, rows: int = 2) -> tuple[str, ...]:
+def test_a_configuration_counts_for_its_ops_and_its_measured_times_do_not(package: Path, before: Digests) -> None:
+    def ship(us: float, rows: int = 2) -> Digests:
         entry = Entry(op="rms_norm", width=96, element_bytes=2, tokens="few", rows=rows, block=128, warps=4, us=us)
         TuningTable(place=Place(device="any"), entries=(entry,)).write(package / "ops" / "tuned" / "any.json")
         return digests()
 
-    before, measured = digests(), ship(1.0)
+    measured = ship(1.0)
     assert [a != b for a, b in zip(before, measured, strict=True)] == [False, True, False]
     assert ship(2.0) == measured != ship(2.0, rows=4)
 
 
-def test_a_new_file_of_the_family_counts(package: Path) -> None:
-    before = digests()
+def test_a_new_file_of_the_family_counts(package: Path, before: Digests) -> None:
     (package / "ops" / "plain_norm" / "table.json").write_text("{}")
     assert [a != b for a, b in zip(before, digests(), strict=True)] == [False, True, False]

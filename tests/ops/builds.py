@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 from kernwright.core.digest import digest_of
 from kernwright.runtime import library
@@ -59,6 +60,15 @@ def shared_library(own: Library, target: Target) -> Path:
         return whole.found_in(folder, target) or whole.build(target, folder)
 
     return made_once(whole.file_name(target), make)
+
+
+def shared_with_slow_host(own: Library, target: Target) -> Path:
+    """Return where a library lies whose host code is not optimised, which takes a third of the build time.
+
+    For tests that only look at its kernels, or ask its host code which kernel it would launch.
+    """
+    with patch.object(library, "HOST_FLAGS", ("-O0",)):
+        return shared_library(own, target)
 
 
 def shared_compilation(own: Library, architecture: str, kind: str, *flags: str) -> Path:

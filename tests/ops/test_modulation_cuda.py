@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from builds import shared_compilation
+import tvm_ffi
+from builds import shared_compilation, shared_with_slow_host
 from modulation_cases import BF16, FP32
 
 from kernwright.core.registry import shipped_ops
@@ -23,7 +24,7 @@ SM90 = Target("sm_90")
 @pytest.fixture(scope="module")
 def plain() -> Any:
     """Load the library without a driver. CPU tensors replace those of a GPU, because the choice reads no contents."""
-    return CUDA["scale_shift"].library(BF16, BF16).load(SM90)
+    return tvm_ffi.load_module(str(shared_with_slow_host(CUDA["scale_shift"].library(BF16, BF16), SM90)))
 
 
 def tokens(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from builds import UNOPTIMISED, shared_compilation
+import tvm_ffi
+from builds import UNOPTIMISED, shared_compilation, shared_with_slow_host
 from norm_modulation_cases import BF16, CASES, FP16, FP32
 
 from kernwright.ops.norm_modulation.family import CUDA
@@ -19,7 +20,7 @@ SM90 = Target("sm_90")
 @pytest.fixture(scope="module")
 def plain() -> Any:
     """Load the library without a driver. CPU tensors replace those of a GPU, because the choice reads no contents."""
-    return CUDA["norm_scale_shift"].library(BF16).load(SM90)
+    return tvm_ffi.load_module(str(shared_with_slow_host(CUDA["norm_scale_shift"].library(BF16), SM90)))
 
 
 def chosen(library: Any, x: torch.Tensor, scale: torch.Tensor | None = None, **more: Any) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from builds import UNOPTIMISED, shared_compilations
+import tvm_ffi
+from builds import UNOPTIMISED, shared_compilations, shared_with_slow_host
 from plain_norm_cases import BF16, CASES, FP16, FP32
 
 from kernwright.ops.plain_norm.family import CUDA
@@ -20,7 +21,7 @@ SM90 = Target("sm_90")
 @pytest.fixture(scope="module")
 def library() -> Any:
     """Load the library without a driver. CPU tensors replace those of a GPU, because the choice reads no contents."""
-    return CUDA["rms_norm"].library(BF16).load(SM90)
+    return tvm_ffi.load_module(str(shared_with_slow_host(CUDA["rms_norm"].library(BF16), SM90)))
 
 
 def rows(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from builds import shared_compilation
+from builds import shared_compilation, shared_with_slow_host
 from machine_code import WAIT, ahead_of_turn, cuobjdump, kernels_in
 
 from kernwright.ops.ernie import family as ernie
@@ -46,7 +46,7 @@ COMPILED = (
 
 def built(own: Library) -> Path:
     if own in LOADED:
-        return own.need(Target("sm_90"))
+        return shared_with_slow_host(own, Target("sm_90"))
     return shared_compilation(own, "sm_90", "cubin", "-w", *CUDA_FLAGS)
 
 

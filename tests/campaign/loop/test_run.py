@@ -196,7 +196,7 @@ def test_status_and_page_agree_with_the_ledger(ran: Ran) -> None:
     data = json.loads(json.dumps(status.as_json()))
     assert {each["rule"] for each in data["refused"]} == {"profile", "reread"}
     page = render_campaign(ran.campaign, ran.history)
-    assert all(f"try {direction}" in page for _, direction, _ in PLAN[1:]) and "-    time.sleep(0.003)" in page
+    assert all(f"try {direction}" in page for _, direction, _ in PLAN[1:]) and "-    time.sleep(0.0005)" in page
     running = render_campaign(ran.campaign, History(ran.history.entries[:-1]), reloads=True)
     assert 'http-equiv="refresh"' in running and "refresh" not in page, "a page reloads until the campaign has ended"
 
@@ -204,9 +204,9 @@ def test_status_and_page_agree_with_the_ledger(ran: Ran) -> None:
 def test_iterations_and_differences_are_shown(ran: Ran) -> None:
     shown = call(ran.campaign, "show", str(BEST))
     assert "hypothesis: try no-sleep" in shown and "row r64: baseline" in shown and "edited kernel.py" in shown
-    assert "-    time.sleep(0.003)" in shown
+    assert "-    time.sleep(0.0005)" in shown
     assert json.loads(call(ran.campaign, "show", "3", "--json"))["ended"]["verdict"] == "incorrect"
-    assert "-    time.sleep(0.003)" in call(ran.campaign, "diff", "start", "best")
+    assert "-    time.sleep(0.0005)" in call(ran.campaign, "diff", "start", "best")
     assert "+    return x * 3" in call(ran.campaign, "diff", "best", "3")
     assert "incorrect, not kept" in call(ran.campaign, "plot")
     assert Path(ran.campaign.page).is_file(), "the command `run` writes the page"

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_promotable import GOOD, MadeCampaign, git, make_campaign, write_trace
+from commanded_campaign import CommandedCampaign
+from made_promotable import GOOD, MadeCampaign, git, make_campaign
 
-from kernwright.campaign.promotion.model_check import check_by_arithmetic
 from kernwright.campaign.promotion.promotion import NotReady, Promotion
-from kernwright.campaign.record import Promoted
-from kernwright.campaign.review.review import Review
+from kernwright.campaign.record import ModelCheck, Promoted
 from kernwright.core.errors import KernwrightError
+from kernwright.judge.record.recorded import recorded_bodies
+from kernwright.ledger.ledger import Ledger
+from kernwright.ledger.transfer import export_runs
 from kernwright.ledger.verify import examine
 
 pytestmark = pytest.mark.clock  # only a version that was judged faster is promoted
@@ -29,10 +31,14 @@ NAMES = {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, good_verdict: Any, quiet: Any) -> MadeCampaign:
-    """Make a checkout of Kernwright with a campaign whose first iteration a real judge called faster."""
-    made = make_campaign(tmp_path_factory.mktemp("promotion"), with_package=True)
-    return made.iterate_once(good_verdict, quiet)
+def made(tmp_path_factory: pytest.TempPathFactory, promoted: CommandedCampaign, quiet: Any) -> MadeCampaign:
+    """Make a checkout of Kernwright with a campaign whose first iteration a real judge called faster, once."""
+    folder, ledger = tmp_path_factory.mktemp("promotion"), promoted.campaign.settings.ledger
+    best = promoted.campaign.history().best
+    assert best is not None and best.ended is not None and best.ended.verdict_run is not None
+    export_runs(ledger, [best.ended.verdict_run], folder / "judged.tar.gz")
+    (body,) = recorded_bodies(Ledger(ledger), runs=[best.ended.verdict_run])
+    return make_campaign(folder, with_package=True).iterate_once((folder / "judged.tar.gz", body.verdict()), quiet)
 
 
 def test_a_refusal_lists_everything_that_is_missing(made: MadeCampaign) -> None:
@@ -90,41 +96,56 @@ print(json.dumps({
 """
 
 
-def on_branch(tree: Path, *words: str, given: str | None = None) -> str:
-    """Run Python with the package of a tree, not with the installed one."""
-    environment = os.environ | {"PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
-        [sys.executable, *words], env=environment, input=given, capture_output=True, text=True, timeout=300
-    )
+JUDGED_BY_COMMAND = """
+from kernwright.cli.main import app
+app({words!r})
+"""
+
+
+@pytest.fixture(scope="module")
+def on_branch(promoted: CommandedCampaign, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    """Run a program with the package of the branch, not with the installed one.
+
+    Return what it found in calls of the op, and the file with the verdict on the op as a contender.
+    """
+    tree, folder = Promotion(promoted.campaign).worktree, tmp_path_factory.mktemp("branch")
+    verdict = folder / "verdict.json"
+    words = [
+        "judge", promoted.campaign.settings.task, "--candidate", "kernwright", "--baseline", "slow", "--quick",
+        "--json", str(verdict), "--ledger", str(folder / "ledger"),
+    ]  # fmt: skip
+    program = ON_BRANCH + JUDGED_BY_COMMAND.format(words=words)
+    environment = os.environ | {"PYTHONPATH": str(tree / "src")}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return json.loads(done.stdout.splitlines()[0]), verdict
 
 
-def test_a_promoted_kernel_runs_for_the_judged_calls_only(made: MadeCampaign, tmp_path: Path, quiet: Any) -> None:
-    promotion = Promotion(made.campaign)
-    before = git(made.repository, "rev-parse", "main")
-    promotion.judge_missing(quiet)
+def test_the_branch_holds_the_kernel_with_its_evidence(promoted: CommandedCampaign) -> None:
+    campaign, repository = promoted.campaign, promoted.repository
+    promotion, history = Promotion(campaign), campaign.history()
     assert promotion.case().runs.missing == []
-    check = check_by_arithmetic(made.campaign, f"{write_trace(tmp_path / 'trace.json')}:2")
-    assert check.improved
+    check, recorded = history.latest(ModelCheck), history.latest(Promoted)
+    assert check is not None and check.improved
     assert check.figures["share"] == pytest.approx(0.01)
-    Review(made.campaign).by_person("approved")
-    promoted = promotion.promote()
 
-    assert git(made.repository, "rev-parse", "main") == before, "main is untouched"
-    assert git(made.repository, "status", "--porcelain") == ""
-    assert git(made.repository, "rev-parse", promotion.branch) == promoted.branch_commit
-    shown = git(made.repository, "show", "--stat", "--format=%B", promotion.branch)
+    assert git(repository, "rev-parse", "main") == promoted.main, "main is untouched"
+    assert git(repository, "status", "--porcelain") == ""
+    assert recorded is not None and git(repository, "rev-parse", promotion.branch) == recorded.branch_commit
+    shown = git(repository, "show", "--stat", "--format=%B", promotion.branch)
     assert "correct on the full grid" in shown
     kernel = "src/kernwright/ops/rotation/promoted/rotary_cpu"
-    assert git(made.repository, "show", f"{promotion.branch}:{kernel}/kernel.cc") == GOOD["kernel.cc"].strip()
-    assert made.campaign.history().latest(Promoted) == promoted
+    assert git(repository, "show", f"{promotion.branch}:{kernel}/kernel.cc") == GOOD["kernel.cc"].strip()
     archive = promotion.worktree / "evidence" / "campaigns" / "turns.tar.xz"
     packed = examine(archive)
     assert packed.problems == []
-    assert set(packed.runs) >= set(promoted.verdict_runs)
+    assert set(packed.runs) >= set(recorded.verdict_runs)
+    with pytest.raises(KernwrightError, match="promoted already"):
+        promotion.promote()
 
-    found = json.loads(on_branch(promotion.worktree, "-c", ON_BRANCH).splitlines()[-1])
+
+def test_a_promoted_kernel_runs_for_the_judged_calls_only(on_branch: tuple[dict[str, Any], Path]) -> None:
+    found, _ = on_branch
     assert {name: own["equal"] for name, own in found.items() if isinstance(own, dict)} == dict.fromkeys(
         ("judged", "between", "misaligned", "too long", "other heads", "half", "strided", "gradient"), True
     )
@@ -141,19 +162,10 @@ def test_a_promoted_kernel_runs_for_the_judged_calls_only(made: MadeCampaign, tm
     assert found["compiled"]
     assert found["other op"] == ["torch"]
 
-    with pytest.raises(KernwrightError, match="promoted already"):
-        promotion.promote()
 
-
-def test_the_judge_accepts_the_promoted_kernel(made: MadeCampaign, tmp_path: Path) -> None:
+def test_the_judge_accepts_the_promoted_kernel(on_branch: tuple[dict[str, Any], Path]) -> None:
     """The judge runs the op of the branch as a contender: correct by its rule, and by the promoted kernel."""
-    tree, verdict = Promotion(made.campaign).worktree, tmp_path / "verdict.json"
-    assert tree.is_dir(), "the test before this one promotes"
-    settings = made.campaign.settings
-    on_branch(
-        tree, "-m", "kernwright", "judge", settings.task, "--candidate", "kernwright", "--baseline", "slow", "--quick",
-        "--json", str(verdict), "--ledger", str(tmp_path / "ledger"),
-    )  # fmt: skip
+    _, verdict = on_branch
     (row,) = json.loads(verdict.read_text())["rows"]
     assert row["ran"]["backend"] == "cpu"
     assert row["verdict"] == "faster", row["reasons"]
