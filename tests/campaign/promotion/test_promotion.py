@@ -96,14 +96,29 @@ print(json.dumps({
 """
 
 
-def on_branch(tree: Path, *words: str, given: str | None = None) -> str:
-    """Run Python with the package of a tree, not with the installed one."""
+JUDGED_BY_COMMAND = """
+from kernwright.cli.main import app
+app({words!r})
+"""
+
+
+@pytest.fixture(scope="module")
+def on_branch(promoted: CommandedCampaign, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    """Run a program with the package of the branch, not with the installed one.
+
+    Return what it found in calls of the op, and the file with the verdict on the op as a contender.
+    """
+    tree, folder = Promotion(promoted.campaign).worktree, tmp_path_factory.mktemp("branch")
+    verdict = folder / "verdict.json"
+    words = [
+        "judge", promoted.campaign.settings.task, "--candidate", "kernwright", "--baseline", "slow", "--quick",
+        "--json", str(verdict), "--ledger", str(folder / "ledger"),
+    ]  # fmt: skip
+    program = ON_BRANCH + JUDGED_BY_COMMAND.format(words=words)
     environment = os.environ | {"PYTHONPATH": str(tree / "src")}
-    done = subprocess.run(
-        [sys.executable, *words], env=environment, input=given, capture_output=True, text=True, timeout=300
-    )
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return json.loads(done.stdout.splitlines()[0]), verdict
 
 
 def test_the_branch_holds_the_kernel_with_its_evidence(promoted: CommandedCampaign) -> None:
@@ -129,9 +144,8 @@ def test_the_branch_holds_the_kernel_with_its_evidence(promoted: CommandedCampai
         promotion.promote()
 
 
-def test_a_promoted_kernel_runs_for_the_judged_calls_only(promoted: CommandedCampaign) -> None:
-    promotion = Promotion(promoted.campaign)
-    found = json.loads(on_branch(promotion.worktree, "-c", ON_BRANCH).splitlines()[-1])
+def test_a_promoted_kernel_runs_for_the_judged_calls_only(on_branch: tuple[dict[str, Any], Path]) -> None:
+    found, _ = on_branch
     assert {name: own["equal"] for name, own in found.items() if isinstance(own, dict)} == dict.fromkeys(
         ("judged", "between", "misaligned", "too long", "other heads", "half", "strided", "gradient"), True
     )
@@ -149,14 +163,9 @@ def test_a_promoted_kernel_runs_for_the_judged_calls_only(promoted: CommandedCam
     assert found["other op"] == ["torch"]
 
 
-def test_the_judge_accepts_the_promoted_kernel(promoted: CommandedCampaign, tmp_path: Path) -> None:
+def test_the_judge_accepts_the_promoted_kernel(on_branch: tuple[dict[str, Any], Path]) -> None:
     """The judge runs the op of the branch as a contender: correct by its rule, and by the promoted kernel."""
-    tree, verdict = Promotion(promoted.campaign).worktree, tmp_path / "verdict.json"
-    settings = promoted.campaign.settings
-    on_branch(
-        tree, "-m", "kernwright", "judge", settings.task, "--candidate", "kernwright", "--baseline", "slow", "--quick",
-        "--json", str(verdict), "--ledger", str(tmp_path / "ledger"),
-    )  # fmt: skip
+    _, verdict = on_branch
     (row,) = json.loads(verdict.read_text())["rows"]
     assert row["ran"]["backend"] == "cpu"
     assert row["verdict"] == "faster", row["reasons"]

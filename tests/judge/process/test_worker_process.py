@@ -902,7 +902,6 @@ def test_the_judges_own_children_are_not_taken_for_orphans(tmp_path: Path) -> No
     [
         ("hoard", "can't allocate memory|not enough memory"),
         ("fill_disk", "File too large|SIGXFSZ"),
-        ("close_pipe", "closed the judge's pipe and went on running"),
     ],
 )
 def test_exceeded_limits_are_reported_and_the_next_worker_works(spent: Bench, function: str, said: str) -> None:
@@ -910,6 +909,22 @@ def test_exceeded_limits_are_reported_and_the_next_worker_works(spent: Bench, fu
     with pytest.raises(WorkerFailed, match=said):
         session.check_call(0, 60.0)
     session.close()
+    assert spent.works()
+
+
+def test_a_worker_that_closes_its_pipe_is_ended(spent: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = spent.open("close_pipe")
+    process = session.worker.process
+    wait = process.wait  # the judge waits five seconds for the end of a process without a pipe
+
+    def wait_briefly(timeout: float | None = None) -> int:
+        return wait(timeout and min(timeout, 0.5))
+
+    monkeypatch.setattr(process, "wait", wait_briefly)
+    with pytest.raises(WorkerFailed, match="closed the judge's pipe and went on running"):
+        session.check_call(0, 60.0)
+    session.close()
+    assert process.returncode == -signal.SIGKILL
     assert spent.works()
 
 
