@@ -28,10 +28,10 @@ fp32 = { atol = 1e-5, rtol = 1e-5 }
 
 [timing]
 block_ms = 0.5
-quads_per_round = 8
+quads_per_round = 6
 first_look = 1
-max_rounds = 3
-"""  # with three looks an interval needs seven quads, so that a clear row is decided after one round
+max_rounds = 4
+"""
 OPS = """
 from torch import Tensor
 from kernwright.core.op import define

@@ -14,20 +14,24 @@ import pytest
 from kernwright.exploits import trial
 from kernwright.judge.device.cpu import CpuDevice
 
-MOST_CALLS = 8  # per block; on a busy machine a call may seem to take no time, and 256 would fit into a block
+MOST_CALLS = 2  # in a block: the fewest that a judge makes, since checking each call takes most of the time
 
 
 def judge_once(patch: pytest.MonkeyPatch) -> None:
     """Let the judges of this process, and of processes that try exploits, repeat nothing."""
-    patch.setattr("kernwright.judge.rounds.timing.MOST_REDONE", 0)
-    patch.setattr("kernwright.judge.rounds.sizing.spread", lambda _: 0.0)
+    repeat_nothing(patch)
     patch.setattr(CpuDevice, "max_slots", MOST_CALLS)
     patch.setattr(trial, "_judge_here", try_once)
 
 
+def repeat_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("kernwright.judge.rounds.timing.MOST_REDONE", 0)
+    patch.setattr("kernwright.judge.rounds.sizing.spread", lambda _: 0.0)
+
+
 def try_once(pipe: Connection) -> None:
-    """Try exploits in a process of their own."""
+    """Try exploits in a process of their own, with as many calls as usual: some attacks are wrong in few of them."""
     with pytest.MonkeyPatch.context() as patch:
         judge_here = trial._judge_here
-        judge_once(patch)
+        repeat_nothing(patch)
         judge_here(pipe)

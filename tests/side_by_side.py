@@ -36,8 +36,9 @@ class Part:
 
 
 def together(processors: int) -> tuple[Part, ...]:
-    """Return one part more than there are processors, because some tests only wait for a process to start."""
-    return tuple(Part(f"process {number}", (str(TESTS), "-m", "not clock")) for number in range(processors + 1))
+    """Return two parts more than there are processors, because some tests only wait: for a process to start, or for the
+    judge of another part, of which one at a time may use the processors."""
+    return tuple(Part(f"process {number}", (str(TESTS), "-m", "not clock")) for number in range(processors + 2))
 
 
 def alone() -> Part:

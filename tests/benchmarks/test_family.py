@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
-import os
 import runpy
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -66,13 +63,6 @@ def test_every_family_has_one_and_names_what_exists() -> None:
         assert named[alias] == named[task]
 
 
-def run(tmp_path: Path, name: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    script = ROOT / "benchmarks" / f"bench_{name}.py"
-    command = [sys.executable, str(script), *words, "--ledger", str(tmp_path / "ledger")]
-    env = os.environ | environment
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=env)
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -86,22 +76,31 @@ def test_bad_arguments_are_refused_before_anything_is_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], words: list[str], told: str
 ) -> None:
     (tmp_path / "store").mkdir()
-    monkeypatch.setenv("KERNWRIGHT_BASELINES", str(tmp_path / "store"))
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    monkeypatch.setattr("sys.argv", ["bench", *words, "--ledger", str(tmp_path / "ledger")])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(ROOT / "benchmarks" / "bench_norm_infer.py"), run_name="__main__")
+    status = status_of("norm_infer", words, tmp_path, monkeypatch)
     err = capfd.readouterr().err
-    assert ended.value.code == 2 and told in err, err
+    assert status == 2 and told in err, err
     assert "Traceback" not in err and not (tmp_path / "ledger").exists()
 
 
-def test_a_contender_that_declines_a_row_gives_a_reason_and_has_not_failed(tmp_path: Path, private_tmp: Path) -> None:
+def test_a_contender_that_declines_a_row_gives_a_reason_and_has_not_failed(
+    tmp_path: Path, private_tmp: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Neither the package nor a run is needed for this."""
     words = ["--rows", "smoke_ln*", "--contender", "sglang@0.5.23"]
-    done = run(tmp_path, "norm_infer", *words, KERNWRIGHT_BASELINES=str(tmp_path / "store"))
-    assert done.returncode == 0, done.stderr
-    assert "sglang@0.5.23: declines: its kernel runs on a GPU only (smoke_ln_helios_8640x5120)" in done.stdout
+    status = status_of("norm_infer", words, tmp_path, monkeypatch)
+    told = capfd.readouterr()
+    assert status == 0, told.err
+    assert "sglang@0.5.23: declines: its kernel runs on a GPU only (smoke_ln_helios_8640x5120)" in told.out
+
+
+def status_of(name: str, words: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run a script in this process and return its exit status."""
+    monkeypatch.setenv("KERNWRIGHT_BASELINES", str(folder / "store"))
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    monkeypatch.setattr("sys.argv", ["bench", *words, "--ledger", str(folder / "ledger")])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "benchmarks" / f"bench_{name}.py"), run_name="__main__")
+    return ended.value.code
 
 
 @pytest.fixture

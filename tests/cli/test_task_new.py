@@ -61,10 +61,11 @@ def good(folder: Path, out: Path) -> list[Any]:
     ]  # fmt: skip
 
 
-def test_a_program_becomes_a_task_that_is_admitted(folder: Path) -> None:
+def test_a_program_becomes_a_task_that_is_admitted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
     words = ["--op", "axpy", "--definitions", "ops.py", "--map", "x=hidden", "--map", "w=factor", "--model", "some"]
-    made = process(folder, "task", "new", "mine", "--from", "calls.jsonl", *words)
-    assert made.returncode == 0, made.stderr
+    made = CliRunner().invoke(app, ["task", "new", "mine", "--from", "calls.jsonl", *words])
+    assert made.exit_code == 0, (made.output, made.exception)
     assert "tasks/mine: 3 production row(s), 3 smoke row(s)" in made.stdout
     assert made.stdout.splitlines()[-1].strip() == "kernwright task check mine"
     task = load_task(folder / "tasks" / "mine")
@@ -75,9 +76,9 @@ def test_a_program_becomes_a_task_that_is_admitted(folder: Path) -> None:
     }
     assert {row.models for row in task.rows} == {("some",)}
     assert all(row.sized_from in {r.id for r in task.select("production")} for row in task.select("smoke"))
-    checked = process(folder, "task", "check", "mine")
-    assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert "task admitted" in checked.stdout
+    checked = CliRunner().invoke(app, ["task", "check", "mine"])
+    assert checked.exit_code == 0, (checked.output, checked.exception)
+    assert "task admitted" in checked.output
 
 
 def test_an_existing_folder_is_kept_unless_forced(folder: Path, tmp_path: Path) -> None:

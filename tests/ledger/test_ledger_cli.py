@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from kernwright.cli.main import app as whole_app
 from kernwright.cli.records.ledger import app
 from kernwright.core.errors import LedgerError
 from kernwright.ledger.ledger import Ledger
@@ -145,13 +146,15 @@ def test_the_command_needs_no_torch() -> None:
 
 
 @pytest.mark.slow
-def test_a_verdict_made_elsewhere_comes_home(tiny_folder: Path, tmp_path: Path, private_tmp: Path) -> None:
-    """A verdict is made elsewhere, carried as one file and imported here. Every step uses the real command line."""
+def test_a_verdict_made_elsewhere_comes_home(
+    tiny_folder: Path, tmp_path: Path, private_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A verdict is made elsewhere, carried as one file and imported here. Every step is a command."""
+    monkeypatch.chdir(tmp_path)
 
     def kernwright(*words: object, fine: tuple[int, ...] = (0,)) -> str:
-        command = [sys.executable, "-m", "kernwright", *map(str, words)]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-        assert done.returncode in fine, done.stderr
+        done = CliRunner().invoke(whole_app, list(map(str, words)))
+        assert done.exit_code in fine, (done.output, done.exception)
         return done.stdout
 
     there, home, archive = tmp_path / "there", tmp_path / "home", tmp_path / "evidence.tar.gz"
