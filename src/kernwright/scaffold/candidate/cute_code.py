@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from importlib.resources import files
 from string import Template
 
 from kernwright.scaffold.candidate.python_host import (
-    KINDS,
-    choice_of,
     dtypes_of,
-    head_of,
-    kind_of,
+    function_of,
+    layouts_of,
     main_of,
     numbers_of,
     tensors_of,
@@ -52,22 +50,6 @@ def _mean(value, lane, line, width, sums: cute.Tensor, plan: cutlass.Constexpr):
             total += sums[warp, line]
     return total / Float32(width)
 '''
-_OVER_TOKENS = '''
-
-def _over_tokens(tensors, modulations, x):
-    """View modulations, given by their places, so that they broadcast over the tokens of x.
-
-    They have one row per batch entry, or one per frame. With frames, the tokens become two axes.
-    """
-    if x.ndim != 3:
-        return tensors
-    tensors = [each[:, None] if k in modulations and each.ndim == 2 else each for k, each in enumerate(tensors)]
-    frames = next((tensors[k].shape[1] for k in modulations if tensors[k].ndim == 4), None)
-    if frames is None:
-        return tensors
-    split = [each.unflatten(1, (frames, -1)) if each.ndim == 3 and each.shape[1] > 1 else each for each in tensors]
-    return [each[:, None] if each.ndim == 3 else each for each in split]
-'''
 _RELU = """
 
 def _relu(value):
@@ -93,10 +75,8 @@ def cute_source(op: TracedOp) -> str:
         helpers="".join(text for name, text in (("mean", _MEAN), ("relu", _RELU)) if name in used),
         variants="\n\n\n".join(_variant(op, variant, number) for number, variant in enumerate(op.variants)),
         scalars=len(numbers_of(op)),
-        kinds=KINDS.strip("\n"),
-        over_tokens=_OVER_TOKENS if _modulations(op.variants) else "",
-        prepare="\n".join(_prepare(op)),
-        function="\n".join(_function(op)),
+        layouts=layouts_of(op, address=True),
+        function=function_of(op),
     )
 
 
@@ -129,41 +109,6 @@ def _variant(op: TracedOp, variant: TracedVariant, number: int) -> str:
         "    kernel.launch(grid=[blocks, 1, 1], block=[plan.lanes, plan.rows, 1], stream=stream)",
     ]
     return "\n".join(lines)
-
-
-def _modulations(variants: Iterable[TracedVariant]) -> set[str]:
-    """Return the tensors that are viewed over tokens."""
-    return {name for variant in variants for name, view in variant.views if view == "over_tokens"}
-
-
-def _prepare(op: TracedOp) -> Iterator[str]:
-    choices = [name for name, value in op.scalars if isinstance(value, bool | str)]
-    yield f"def _prepare({', '.join([*(name for name, _ in op.tensors), *op.outputs, *choices])}):"
-    yield '    """Return the call of the variant for these tensors. Its kernel is compiled, if there is none yet."""'
-    yield from choice_of(op, lambda variant, number: _prepared(op, variant, number))
-
-
-def _prepared(op: TracedOp, variant: TracedVariant, number: int) -> Iterator[str]:
-    names, views = tensors_of(op, variant), dict(variant.views)
-    given = ", ".join(f"{name}[..., None]" if views.get(name) == "new_axis" else name for name in names)
-    places = [str(names.index(name)) for name in names if name in _modulations([variant])]
-    tensors = f"_over_tokens([{given}], [{', '.join(places)}], {main_of(op)})" if places else f"[{given}]"
-    yield f"tensors = {tensors}"
-    yield "kinds = ["
-    yield from (f"    {kind_of(dtype)},  # {name}" for dtype, name in dtypes_of(variant).items())
-    yield "]"
-    yield f"return _prepared(_variant{number}, tensors, kinds)"
-
-
-def _function(op: TracedOp) -> Iterator[str]:
-    tensors = "".join(f"{name}, " for name in (*(name for name, _ in op.tensors), *op.outputs))
-    choices = "".join(f", {name}" for name, value in op.scalars if isinstance(value, bool | str))
-    yield from head_of(op)
-    yield f"    tensors = {tensors.strip(' ') if tensors.count(',') == 1 else tensors.strip(', ')}"
-    yield f"    key = (*map(_layout, tensors){choices})" if choices else "    key = tuple(map(_layout, tensors))"
-    yield "    if key not in _calls:"
-    yield f"        _calls[key] = _prepare(*tensors{choices})"
-    yield f"    _calls[key](tensors{''.join(f', {name}' for name in numbers_of(op))})"
 
 
 def _refuse_rows(op: TracedOp, variant: TracedVariant) -> None:

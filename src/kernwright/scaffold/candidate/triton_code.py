@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kernwright.scaffold.candidate.python_host import (
-    KINDS,
-    choice_of,
     dtypes_of,
-    head_of,
-    kind_of,
-    main_of,
+    function_of,
+    layouts_of,
     numbers_of,
     tensors_of,
 )
@@ -53,38 +50,25 @@ def _tanh(x):
     size = tl.where(tl.abs(x) < 0.1, near, far)
     return tl.where(x < 0.0, -size, size)
 '''
-_LAUNCH = '''
-def _over_tokens(modulation, x):
-    """View a modulation so that it broadcasts over the tokens of x: rows per batch entry, or per frame."""
-    if modulation is not None and modulation.ndim == 2 and x.ndim == 3:
-        return modulation[:, None, :]
-    if modulation is not None and modulation.ndim == 4 and x.ndim == 3:
-        batch, frames, _, width = modulation.shape
-        return modulation.expand(batch, frames, x.shape[1] // frames, width).reshape(batch, x.shape[1], width)
-    return modulation
+_PREPARED = '''
+def _prepared(variant, tensors, kinds):
+    """Return a function that calls a variant with tensors of these layouts."""
+    views = _views(tensors)
+    sizes = views[0].shape
+    if 0 in sizes:
+        return lambda *_: None
+    # The step of an axis of one element is not needed: as 0, it does not make Triton compile another kernel.
+    steps = [step if size > 1 else 0 for view in views for size, step in zip(sizes, view.stride())]
+    types = [TYPES[dtype] for dtype, _ in kinds]
+    block = triton.next_power_of_2(sizes[3])
+    warps = max(1, min(16, block // ELEMENTS_PER_WARP))
+    launch = variant[(sizes[0] * sizes[1] * sizes[2],)]
 
+    def call(tensors, *scalars):
+        given = (tensor for tensor in tensors if tensor is not None)
+        launch(*given, *scalars, *steps, *sizes[1:], *types, BLOCK=block, num_warps=warps{options})
 
-def _folded(tensor, shape):
-    """Return a tensor's steps over three leading axes and the last one, 0 where it broadcasts."""
-    steps = list(tensor.expand(shape).stride())
-    return [0] * (4 - len(steps)) + steps
-
-
-def _launch(kernel, tensors, scalars, dtypes):
-    shape = list(torch.broadcast_shapes(*(tensor.shape for tensor in tensors)))
-    if len(shape) > 4:
-        raise ValueError("at most four axes: fold the others before the launch")
-    sizes = [1] * (4 - len(shape)) + shape
-    rows, width = sizes[0] * sizes[1] * sizes[2], sizes[3]
-    if rows == 0 or width == 0:
-        return
-    steps = [step for tensor in tensors for step in _folded(tensor, shape)]
-    warps = max(1, min(16, triton.next_power_of_2(width) // ELEMENTS_PER_WARP))
-    types = [TYPES[dtype] for dtype, _ in dtypes]
-    kernel[(rows,)](
-        *tensors, *scalars, *steps, sizes[1], sizes[2], width, *types,
-        BLOCK=triton.next_power_of_2(width), num_warps=warps{options},
-    )  # fmt: skip
+    return call
 '''
 
 
@@ -92,8 +76,8 @@ def triton_source(op: TracedOp) -> str:
     """Return the source of a Triton candidate."""
     parts = [_HEAD.format(op=op.name, contract=op.contract)]
     parts += [_kernel(op, variant, number) for number, variant in enumerate(op.variants)]
-    parts += [KINDS, _LAUNCH.replace("{options}", ", enable_fp_fusion=False" if op.contract == "exact" else "")]
-    parts.append("\n".join([*head_of(op), *choice_of(op, lambda variant, number: _call(op, variant, number))]))
+    parts.append(_PREPARED.replace("{options}", ", enable_fp_fusion=False" if op.contract == "exact" else ""))
+    parts += [layouts_of(op, address=False), function_of(op)]
     return "\n\n".join(part.strip("\n") + "\n" for part in parts)
 
 
@@ -145,17 +129,3 @@ def _statements(variant: TracedVariant, dtypes: dict[DtypeOf, str]) -> Iterator[
 
 def _term(each: RowValue | float | str) -> str:
     return f"v{each.number}" if isinstance(each, RowValue) else each if isinstance(each, str) else repr(each)
-
-
-def _call(op: TracedOp, variant: TracedVariant, number: int) -> Iterator[str]:
-    tensors, dtypes = tensors_of(op, variant), dtypes_of(variant)
-    for dtype, name in dtypes.items():
-        yield f"{name} = {kind_of(dtype)}"
-    for name, view in variant.views:
-        if view == "over_tokens":
-            yield f"{name} = _over_tokens({name}, {main_of(op)})"
-        elif view == "new_axis":
-            yield f"{name} = {name}[..., None]"
-    yield f"tensors = [{', '.join(tensors)}]"
-    yield f"_launch(_variant{number}, tensors, [{', '.join(numbers_of(op))}], [{', '.join(dtypes.values())}])"
-    yield "return"
