@@ -17,6 +17,7 @@ from kernwright.cli.main import app
 
 # The agent replaces the starting version by the good kernel of made_promotable.
 AGENT = f"""
+import json
 from pathlib import Path
 solution = Path("solution")
 (solution / "kernel.py").unlink()
@@ -81,6 +82,8 @@ class CommandedCampaign:
         best = self.campaign.history().best
         assert best is not None and best.edited is not None and best.ended is not None
         assert best.started.agent == self.campaign.settings.agent and best.ended.confirmed_run is not None
+        assert best.edited.ending == "finished" and best.edited.idea is not None, best.edited.reason
+        assert best.started.agent != "command" or best.edited.idea.direction == "fusion"
 
     def promote(self, *reviewer: str) -> None:
         """Review the best version, check a model and promote."""

@@ -118,13 +118,15 @@ def cuda_cases() -> list[Case]:
     half = {"scale2": ("row", BF16), "batch": 1, "frames": 1}
     kept = {**half, "tokens": 13, "frames": 1}
     found.append(Case("kept 3840", width=3840, weight=BF16, **kept))
-    found.append(Case("kept 520, layer", width=520, norm_type="layer", weight=BF16, **kept))
-    found.append(Case("kept 4096, batches", width=4096, **kept | {"batch": 3}))
-    found.append(Case("kept 1000, one shift", width=1000, shift=("row", BF16), **kept))
-    found.append(Case("kept 776, frames", width=776, scale=("frame", BF16), **kept | {"frames": 2, "tokens": 12}))
+    found.append(Case("kept 3200, layer", width=3200, norm_type="layer", weight=BF16, **kept))
+    found.append(Case("kept 4096, batches", width=4096, **kept | {"batch": 2}))
+    found.append(Case("kept 3080, one shift", width=3080, shift=("row", BF16), **kept))
+    found.append(Case("kept 3072, frames", width=3072, scale=("frame", BF16), **kept | {"frames": 2, "tokens": 12}))
     found.append(Case("too few tokens to keep", width=3840, **half, tokens=7))
+    found.append(Case("too many batches to keep", width=3840, **kept | {"batch": 3}))
+    found.append(Case("too narrow to keep", width=2048, **kept))
     found.append(Case("too wide to keep", width=4104, **kept))
-    found.append(Case("a scale for each token", width=520, scale=("token", BF16), **kept))
+    found.append(Case("a scale for each token", width=3840, scale=("token", BF16), **kept))
     return found
 
 
@@ -139,7 +141,7 @@ def equal_cases() -> list[Case]:
             found.append(Case(f"{dtype} {width} x {equal}", width=width, tokens=3, **more))
         for width in (520, 777):
             found.append(Case(f"{dtype} {width} x {equal}, weight", width=width, tokens=3, weight=FP32, **more))
-        found.append(Case(f"{dtype} 520 x {equal}, kept", width=520, tokens=9, **more))
+        found.append(Case(f"{dtype} 3080 x {equal}, kept", width=3080, tokens=9, **more))
         if dtype == BF16:  # sums of so many equal float16 numbers are rounded
             found.append(Case(f"{dtype} 16392 x {equal}", width=16392, tokens=1, **more))
     return found

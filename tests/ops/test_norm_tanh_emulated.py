@@ -77,6 +77,8 @@ def test_rows_of_equal_elements_are_exact(name: str, emulated: Kinds) -> None:
     [
         *((name, True) for name in CUDA_CASES if name.startswith("kept")),
         ("too few tokens to keep", False),
+        ("too many batches to keep", False),
+        ("too narrow to keep", False),
         ("too wide to keep", False),
         ("a scale for each token", False),
     ],

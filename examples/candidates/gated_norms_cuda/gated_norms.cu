@@ -341,8 +341,8 @@ void run(ffi::TensorView x, ffi::TensorView scale, ffi::TensorView shift, ffi::T
       cudaDeviceGetAttribute(&found, cudaDevAttrMultiProcessorCount, device);
       return found;
     }();
-    const int64_t most = (static_cast<int64_t>(multiprocessors) * BLOCKS + batches - 1) / batches;
-    blocks = blocks < most ? blocks : most;
+    const int64_t most = static_cast<int64_t>(multiprocessors) * BLOCKS / batches;  // more would not run at once
+    blocks = blocks < most ? blocks : most > 0 ? most : 1;
   }
   launch(gated_norms, dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(batches)), kThreads, call, device);
 }

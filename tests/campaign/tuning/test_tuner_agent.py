@@ -74,6 +74,15 @@ def test_a_kernel_that_is_never_right_ends_the_search(campaign: Campaign, quiet:
     assert "none of 3 configurations gave correct results" in last.reason and "x must be [B, 64]" in last.reason
 
 
+def test_correct_kernels_without_times_do_not_end_the_search(campaign: Campaign, quiet: Any) -> None:
+    """A Triton candidate on a CPU is checked and not timed."""
+    agent = find_agent("tuner", campaign.settings.repository)
+    for number in range(1, 5):
+        result = agent.edit(Assignment(campaign, number), quiet)
+        assert result.ending == "finished", result.reason
+        record(campaign, number, result, verdict="inconclusive")
+
+
 def test_the_tuner_goes_through_its_space_and_continues_from_the_ledger(campaign: Campaign, quiet: Any) -> None:
     seen: list[dict[str, Any]] = []
     agent = find_agent("tuner", campaign.settings.repository)

@@ -23,6 +23,7 @@ class PastTrial:
     configuration: Configuration
     code: str  # digest of its machine code; "" if it is not known
     ratio: float | None
+    is_correct: bool
     is_kept: bool  # it became the best version, or is the start
 
     @property
@@ -58,6 +59,7 @@ def past_trials(history: History, read: Callable[[str], Configuration | None]) -
                 configuration=configuration,
                 code=noted[1] if noted else "",
                 ratio=ended.ratio if ended.verdict in COMPARED else None,
+                is_correct=ended.verdict in COMPARED,
                 is_kept=ended.kept,
             )
         )

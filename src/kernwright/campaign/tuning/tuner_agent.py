@@ -112,7 +112,7 @@ class _TunerIteration:
 
     def _never_right(self) -> str | None:
         """Return why the kernel must be repaired first, if no configuration gave correct results."""
-        if len(self.past) < MOST_WRONG or any(trial.ratio is not None for trial in self.past):
+        if len(self.past) < MOST_WRONG or any(trial.is_correct for trial in self.past):
             return None
         last = self.history.iterations[self.past[-1].iteration - 1].ended
         said = f" ({last.verdict}: {last.reason})" if last is not None and last.reason else ""

@@ -28,7 +28,7 @@ def take_census(
 
     Call this when these workers have nothing left to time. A baseline's twin launches the same kernels and is skipped.
     Untrusted sides are profiled, because during a graph's capture a call may launch something else. A quick run is no
-    evidence and does without a profiler, which takes 2.8 s to start in a worker on an H200.
+    evidence: there a GPU's calls are not profiled, since a profiler takes 2.8 s to start in a worker on an H200.
     """
     quick = any(pair.quick for pair in pairs)
     for side in dict.fromkeys(side for pair in pairs for side in (pair.pair.baseline, pair.pair.candidate)):

@@ -5,7 +5,7 @@
 // Bytes a token of D elements of s bytes: 3 D s (x and its shift in, y out), with a second norm 4 D s. Rows that tokens share
 // are read by each block, out of the cache.
 // Share of a copy's bandwidth, judged on an H200, of rows of 100 MB or more: norm_tanh_mul_add_norm_scale 90 to 91 %. Row by row,
-// and of one norm alone: tasks/norm_tanh_mul_add/RESULTS.md.
+// and of one norm alone: docs/results/norm_tanh_mul_add.md.
 
 #include "allocation.cuh"
 #include "token_norm.cuh"

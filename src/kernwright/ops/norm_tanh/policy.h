@@ -36,19 +36,21 @@ constexpr const auto& shapes_of() {
   else return kHalfShapes;
 }
 
-// With two norms, a kernel can keep the products of rows for many tokens. A thread holds one vector of a token.
+// With two norms, a kernel can keep the products of rows for many tokens. A thread holds one vector of a token. Measured on tokens
+// of 3,840 channels: narrower ones have too few loads under way in two blocks.
 constexpr int kThreadsOfKept = 512, kBlocksOfKept = 2;  // blocks on a multiprocessor, of 64 registers a thread
 constexpr int64_t kLeastTokensOfKept = 4;                // for each block
+constexpr int32_t kLeastWidthOfKept = 3072;
 
 // Whether that kernel can take a call of two norms and halves: all tokens of a batch share its rows, except that of the shift.
 inline bool may_keep_gains(const Problem& p, const TokenVariant& v) {
   return v.kind == TokenKind::kHeld && kHalfShapes[v.shape].rows == Rows::kEarly && p.scale.token_step == 0 &&
-         p.scale2.token_step == 0 && p.width <= kThreadsOfKept * v.vector;
+         p.scale2.token_step == 0 && p.width >= kLeastWidthOfKept && p.width <= kThreadsOfKept * v.vector;
 }
 
-// Blocks for each batch: as many as run at once. 0: they would have too few tokens.
+// Blocks for each batch, so that the blocks of all batches run at once. 0: each would have too few tokens.
 inline int64_t blocks_of_kept(const Problem& p, int multiprocessors) {
-  const int64_t blocks = (int64_t{kBlocksOfKept} * multiprocessors + p.batches - 1) / p.batches;
+  const int64_t blocks = int64_t{kBlocksOfKept} * multiprocessors / p.batches;
   return p.tokens >= kLeastTokensOfKept * blocks ? blocks : 0;
 }
 
