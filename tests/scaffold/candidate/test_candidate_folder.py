@@ -13,6 +13,7 @@ import torch
 from kernwright.campaign.tuning.machine_code import CodeCompiler
 from kernwright.campaign.tuning.template import Template
 from kernwright.core.errors import ExistsAlready, KernwrightError
+from kernwright.core.op import define
 from kernwright.core.registry import shipped_ops
 from kernwright.scaffold.candidate.candidate_folder import LANGUAGES, new_candidate
 from kernwright.scaffold.candidate.traced_op import NotPerRow
@@ -36,6 +37,29 @@ def test_a_kernel_is_generated_or_refused(op: str) -> None:
         else:
             with pytest.raises(NotPerRow, match=op):
                 new_candidate(shipped_ops()[op], [], language)
+
+
+@pytest.mark.parametrize(
+    ("argument", "language", "is_taken"),
+    [
+        ("line", "cutedsl", False),  # assigned in the kernel
+        ("line", "triton", True),
+        ("row", "triton", False),
+        ("stream", "cutedsl", False),  # an argument twice
+        ("tl", "triton", False),  # a module
+        ("torch", "cutedsl", False),
+        ("line", "cpp", True),
+    ],
+)
+def test_an_argument_with_a_name_of_the_generated_code_is_refused(argument: str, language: str, is_taken: bool) -> None:
+    scope: dict[str, Any] = {"Tensor": torch.Tensor}
+    exec(f"def added(x: Tensor, {argument}: Tensor) -> Tensor:\n    return x * 2 + {argument}\n", scope)
+    op = define(outputs=["y"], activations=["x"])(scope["added"])
+    if is_taken:
+        assert new_candidate(op, [], language).files
+    else:
+        with pytest.raises(NotPerRow, match=f"its argument '{argument}' has a name"):
+            new_candidate(op, [], language)
 
 
 @pytest.mark.parametrize("language", ["cpp", "cuda", "triton", "cutedsl"])

@@ -16,6 +16,7 @@ from kernwright.core.errors import ExistsAlready, KernwrightError, did_you_mean
 from kernwright.scaffold.candidate.cute_code import cute_source
 from kernwright.scaffold.candidate.eager_copy import eager_copy
 from kernwright.scaffold.candidate.native_code import native_source
+from kernwright.scaffold.candidate.python_host import refuse_names_of_code
 from kernwright.scaffold.candidate.row_trace import traced_op
 from kernwright.scaffold.candidate.traced_op import TracedOp
 from kernwright.scaffold.candidate.triton_code import triton_source
@@ -96,7 +97,10 @@ def new_candidate(op: Any, rows: Iterable[CallRow], language: str) -> CandidateF
     files = {CANDIDATE_FILE: _toml(op, chosen, f"{name}:{function}")}
     if chosen == "python":
         return CandidateFolder(op.name, chosen, {**files, name: _eager_source(op)})
-    source = _SOURCES[chosen](traced_op(op, *_situations(op, rows)))
+    traced = traced_op(op, *_situations(op, rows))
+    source = _SOURCES[chosen](traced)
+    if name.endswith(".py"):
+        refuse_names_of_code(traced, source)
     space = TEMPLATES.joinpath(f"space.{chosen}.toml").read_text(encoding="utf-8")
     return CandidateFolder(op.name, chosen, {**files, SPACE_FILE: space, name: source})
 

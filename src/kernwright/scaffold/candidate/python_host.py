@@ -7,9 +7,10 @@ own `_prepared`, which makes this function.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
 
-from kernwright.scaffold.candidate.traced_op import FLOAT32, DtypeOf, TracedOp, TracedVariant
+from kernwright.scaffold.candidate.traced_op import FLOAT32, DtypeOf, NotPerRow, TracedOp, TracedVariant
 
 _CALLS = '''
 _calls = {{}}  # by the layouts of the tensors: what a call needs to know of them is found out once
@@ -81,7 +82,7 @@ def _function(op: TracedOp) -> Iterator[str]:
     out = ["out"] if op.outputs else []
     keywords = ["*", *scalars, *out] if scalars or out else []
     yield f"def {op.name}({', '.join([*tensors, *keywords])}):"
-    if op.outputs:
+    if op.outputs and op.outputs != ("out",):
         yield f"    {', '.join(op.outputs)}{',' if len(op.outputs) > 1 else ''} = out"
     given = "".join(f"{name}, " for name in (*(name for name, _ in op.tensors), *op.outputs))
     choices = "".join(f", {name}" for name in _choices(op))
@@ -114,6 +115,36 @@ def _prepared(op: TracedOp, variant: TracedVariant, number: int) -> Iterator[str
     yield from (f"    {_kind(dtype)},  # {name}" for dtype, name in dtypes_of(variant).items())
     yield "]"
     yield f"return _prepared(_variant{number}, tensors, kinds)"
+
+
+def refuse_names_of_code(op: TracedOp, source: str) -> None:
+    """Raise NotPerRow if an argument of the op has a name that the generated code uses for something else."""
+    tree = ast.parse(source)
+    own = {name for statement in tree.body for name in _names_bound_by(statement)} - {op.name}
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    for name in [*(name for name, _ in op.tensors), *(name for name, _ in op.scalars), *op.outputs]:
+        counts = [
+            sum(each.arg == name for each in ast.walk(function.args) if isinstance(each, ast.arg))
+            for function in functions
+        ]
+        assigned = [_assigns(function, name) for function in functions]
+        if name in own or any(count > 1 or (count and again) for count, again in zip(counts, assigned, strict=True)):
+            raise NotPerRow(
+                op.name, f"its argument {name!r} has a name that the generated code uses itself; cpp and cuda take it"
+            )
+
+
+def _names_bound_by(statement: ast.stmt) -> set[str]:
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return {statement.name}
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return {(alias.asname or alias.name).partition(".")[0] for alias in statement.names}
+    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
+def _assigns(function: ast.FunctionDef, name: str) -> bool:
+    names = (node for node in ast.walk(function) if isinstance(node, ast.Name))
+    return any(node.id == name and isinstance(node.ctx, ast.Store) for node in names)
 
 
 def main_of(op: TracedOp) -> str:
