@@ -21,7 +21,7 @@ from kernwright.campaign.tuning.template import Template
 from kernwright.judge.rounds.progress import Progress
 from kernwright.tasks.candidate import load_candidate
 
-MOST_WRONG = 3  # configurations without a correct one, after which the kernel itself is at fault
+MOST_WRONG = 3  # after so many configurations without correct results, the kernel itself is at fault
 COMPILED = "compiled"  # folder of the campaign with the reports of its compilations
 
 

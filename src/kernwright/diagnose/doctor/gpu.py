@@ -64,9 +64,9 @@ class Gpu:
 
     @property
     def is_settling(self) -> bool:
-        """Whether the GPU is busy but has no process and no memory in use.
+        """The GPU reports load, although no process runs on it and no memory is in use.
 
-        Its load is then that of a process that has just ended, or of one that cannot be seen from here.
+        The load comes from a process that has just ended, or from one that cannot be seen from here.
         """
         return not self.is_idle and replace(self, busy_percent=None).is_idle
 

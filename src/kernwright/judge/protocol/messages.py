@@ -95,7 +95,10 @@ CensusSource = Literal["profiler", "graph", "either"]
 
 
 class Census(JudgeMessage):
-    """List the kernels that one call launches: by a profiler, from its graph, or from its graph if that is possible."""
+    """List the kernels that one call launches.
+
+    They are read by a profiler or from a graph of the call. With "either", the profiler is used if there is no graph.
+    """
 
     do: Literal["census"] = "census"
     slot: int

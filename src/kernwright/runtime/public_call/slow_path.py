@@ -24,8 +24,8 @@ from kernwright.runtime.outputs import dispatches_itself
 from kernwright.runtime.preference import NOTHING, Backend, wish_of_blocks
 from kernwright.runtime.public_call.traced import traced
 
-# Compilers, dispatch modes, transforms such as vmap and tensor subclasses watch or rewrite calls. They must see an op
-# that is registered with torch.library. Their tensors may have no memory.
+# The number of active dispatch modes. Such modes, compilers, transforms such as vmap, and tensor subclasses watch or
+# rewrite calls, sometimes on tensors without memory. So they get the op of torch.library and not a kernel's function.
 modes = torch._C._len_torch_dispatch_stack
 # The errors that a foreign function or torch raises for wrong arguments.
 MISFITS = (RuntimeError, TypeError, AttributeError, ValueError)
