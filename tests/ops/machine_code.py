@@ -1,4 +1,4 @@
-"""Machine code of CUDA kernels: their instructions, and which of them may run ahead of a kernel's turn."""
+"""Machine code of CUDA kernels: their instructions, which of them may run ahead of a kernel's turn, and other rules."""
 
 from __future__ import annotations
 
@@ -89,3 +89,27 @@ def ahead_of_turn(kernel: Kernel) -> list[str]:
         if own.goes_on:
             waiting.append(address + SIZE)
     return found
+
+
+def waits_for_its_turn(built: Path) -> None:
+    """Raise AssertionError if a kernel may access global memory before it has waited for its turn."""
+    kernels = kernels_in(built)
+    assert kernels, f"{built} has no kernels"
+    for name, kernel in kernels.items():
+        assert any(own.name == WAIT for own in kernel.values()), f"{name} does not wait"
+        assert any(own.may_touch_global_memory for own in kernel.values()), f"{name} seems to do nothing"
+        early = ahead_of_turn(kernel)
+        assert not early, f"{name}: {early}"
+
+
+def fuses_no_product(built: Path) -> None:
+    """Raise AssertionError if PTX fuses a product into a sum, or rounds other than the eager chain."""
+    text = built.read_text()
+    assert "mul.rn.f32" in text and "add.rn.f32" in text, f"{built} has no products or no sums"
+    found = re.search(r"\bfma\.|\b(mul|add)\.(ftz\.)?f32|\.ftz", text)
+    assert not found, f"{built} has {found}"
+
+
+def compiles(built: Path) -> None:
+    """Raise AssertionError if a file is no machine code."""
+    assert built.read_bytes()[:4] == b"\x7fELF", f"{built} is no machine code"

@@ -1,16 +1,16 @@
-"""The CUDA kernels as far as possible without a GPU: they compile, fuse no products, and the C++ code checks and
-chooses."""
+"""The modulations' CUDA library as far as possible without a GPU: its kernels fuse no products, and the C++ code checks
+and chooses."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
+import kernel_checks
 import pytest
 import torch
 import tvm_ffi
-from builds import shared_compilation, shared_with_slow_host
+from builds import shared_host_code
+from kernel_checks import PRODUCTS, Check
 from modulation_cases import BF16, FP32
 
 from kernwright.core.registry import shipped_ops
@@ -24,7 +24,7 @@ SM90 = Target("sm_90")
 @pytest.fixture(scope="module")
 def plain() -> Any:
     """Load the library without a driver. CPU tensors replace those of a GPU, because the choice reads no contents."""
-    return tvm_ffi.load_module(str(shared_with_slow_host(CUDA["scale_shift"].library(BF16, BF16), SM90)))
+    return tvm_ffi.load_module(str(shared_host_code(CUDA["scale_shift"].library(BF16, BF16), SM90)))
 
 
 def tokens(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:
@@ -196,24 +196,10 @@ def test_each_function_lists_the_parameters_of_its_definition(plain: Any, name: 
     assert str(getattr(plain, f"{name}_parameters")()).split() == named
 
 
-def compiled(pair: tuple[torch.dtype, torch.dtype], kind: str, target: Target) -> Path:
-    """Return the kernels alone, because only they depend on the architecture."""
-    return shared_compilation(CUDA["scale_shift"].library(*pair), target.name, kind)
-
-
 @needs_nvcc
-def test_no_product_is_fused_into_a_sum() -> None:
-    """Float32 shows it: nothing rounds in between, so a fused multiply-add would give other bits."""
-    text = compiled((FP32, FP32), "ptx", SM90).read_text()
-    assert "mul.rn.f32" in text and "add.rn.f32" in text
-    assert not re.search(r"\bfma\.|\b(mul|add)\.(ftz\.)?f32|\.ftz", text)
-
-
-@needs_nvcc
-@pytest.mark.slow
-def test_the_kernels_compile_for_the_oldest_gpu() -> None:
-    """sm_75 has no native bf16. Code for newer GPUs is in headers that the tests of the norms compile."""
-    assert compiled((BF16, FP32), "cubin", Target("sm_75")).stat().st_size > 0
+@pytest.mark.parametrize("check", PRODUCTS, ids=lambda check: check.library.name)
+def test_no_product_is_fused_into_a_sum(check: Check) -> None:
+    kernel_checks.hold(check)
 
 
 def test_every_pair_of_dtypes_has_its_library() -> None:
