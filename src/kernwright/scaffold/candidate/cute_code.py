@@ -30,7 +30,10 @@ _MEAN = '''
 
 @cute.jit
 def _mean(value, lane, line, width, sums: cute.Tensor, plan: cutlass.Constexpr):
-    """Return the mean of a row: each thread adds its elements, then the threads of a warp, then the row's warps."""
+    """Return the mean of a row: each thread adds its elements, then the threads of a warp, then the row's warps.
+
+    Threads and warps are added as a tree: added one after the other, 32 warps lose digits of a row with a large offset.
+    """
     if cutlass.const_expr(not plan.full):
         kept = cute.make_rmem_tensor((plan.vector, plan.vectors), Float32)
         kept.store(value)
@@ -45,9 +48,8 @@ def _mean(value, lane, line, width, sums: cute.Tensor, plan: cutlass.Constexpr):
         if lane % WARP == 0:
             sums[lane // WARP, line] = total
         cute.arch.sync_threads()
-        total = Float32(0.0)
-        for warp in cutlass.range_constexpr(plan.lanes // WARP):
-            total += sums[warp, line]
+        warps = plan.lanes // WARP
+        total = cute.arch.warp_reduction_sum(sums[lane % warps, line], threads_in_group=warps)
     return total / Float32(width)
 '''
 _RELU = """

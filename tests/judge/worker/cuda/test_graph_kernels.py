@@ -32,6 +32,8 @@ class Driver:
 
     def cuGraphGetEdges_v2(self, graph: Any, first: Any, then: Any, data: Any, count: Any) -> int:
         own = EDGES.get(graph.value, [])
+        if first is not None and not own:
+            return 1  # CUDA_ERROR_INVALID_VALUE, as the real driver answers
         count._obj.value = len(own)
         for number, (a, b) in enumerate(own if first is not None else []):
             first[number], then[number] = a, b

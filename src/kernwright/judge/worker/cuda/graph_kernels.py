@@ -83,9 +83,12 @@ def _nodes(graph: c_void_p) -> list[int]:
 
 
 def _edges(graph: c_void_p) -> list[tuple[int, int]]:
-    """Return the edges. The driver refuses the query without a buffer for edge data, which is not used."""
+    """Return the edges. The driver refuses the query without a buffer for edge data, which is not used, and with empty
+    buffers."""
     count = c_size_t()
     driver.call("cuGraphGetEdges_v2", graph, None, None, None, byref(count))
+    if not count.value:
+        return []  # a single kernel
     first, then = (c_void_p * count.value)(), (c_void_p * count.value)()
     driver.call("cuGraphGetEdges_v2", graph, first, then, (c_uint64 * count.value)(), byref(count))
     return [(int(a or 0), int(b or 0)) for a, b in zip(first, then, strict=True)]
