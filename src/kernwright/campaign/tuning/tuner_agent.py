@@ -18,6 +18,7 @@ from kernwright.campaign.tuning.past_trials import PastTrial, note_of, past_tria
 from kernwright.campaign.tuning.search import SampledSearch, changed_most, require_optuna
 from kernwright.campaign.tuning.space import Configuration
 from kernwright.campaign.tuning.template import Template
+from kernwright.core.errors import BadFile
 from kernwright.judge.rounds.progress import Progress
 from kernwright.tasks.candidate import load_candidate
 
@@ -33,7 +34,11 @@ class TunerAgent:
 
     def edit(self, assignment: Assignment, progress: Progress) -> AgentResult:
         require_optuna()
-        return _TunerIteration(assignment, progress).run()
+        try:
+            iteration = _TunerIteration(assignment, progress)
+        except BadFile as error:  # the next edit of a person may correct it
+            return AgentResult(ending="no_change", reason=f"{NOTHING_LEFT}: {error.cause}; {error.remedy}")
+        return iteration.run()
 
 
 @dataclass
