@@ -24,6 +24,7 @@ TESTS = Path(__file__).parent
 NONE_SELECTED = 5  # pytest's exit status if no test was selected
 TOLD_EVERY_S = 30.0
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 CLOCK_MARK = "mark.clock"  # occurs in every file with a test that has the mark
 
 
@@ -76,10 +77,14 @@ def environment(parts: int) -> dict[str, str]:
     """Return the environment of a part among several: they share the processors, so that none starts a thread for each.
 
     The only part has one thread, too: its judges compute on small tensors, where a second thread gains nothing, and
-    waits whenever another program has its processor. A variable that is set stays as it is.
+    waits whenever another program has its processor. Variables for threads that are set stay as they are.
     """
     threads = max(1, len(os.sched_getaffinity(0)) // parts) if parts > 1 else 1
-    return dict.fromkeys(THREADS, str(threads)) | os.environ
+    variables = dict.fromkeys(THREADS, str(threads)) | os.environ
+    # Containers often set this variable. The tests start hundreds of Python processes, and without bytecode each of
+    # them would compile the modules of Kernwright again. Processes in a sandbox write none, but read what others wrote.
+    variables.pop(NO_BYTECODE, None)
+    return variables
 
 
 def run(parts: tuple[Part, ...], more: list[str]) -> list[int]:

@@ -110,6 +110,25 @@ def test_parts_side_by_side_share_the_processors(side_by_side: ModuleType, monke
     assert side_by_side.environment(3)["OMP_NUM_THREADS"] == "5"
 
 
+def test_parts_write_bytecode_for_each_other(
+    side_by_side: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    copy_conftest(tmp_path)
+    (tmp_path / "helper.py").write_text("x = 1\n")
+    (tmp_path / "test_importing.py").write_text(IMPORTING)
+    assert side_by_side.run((side_by_side.Part("one", (str(tmp_path),)),), ["-q", "-p", "no:cacheprovider"]) == [0]
+    assert list((tmp_path / "__pycache__").glob("helper.*.pyc"))
+
+
+IMPORTING = """
+import subprocess, sys
+
+def test_import():
+    subprocess.run([sys.executable, "-c", "import helper"], check=True, cwd=__file__.rpartition("/")[0])
+"""
+
+
 def test_files_that_are_claimed_first_exist() -> None:
     names = SCRIPT.with_name("long_files.txt").read_text().split()
     assert [name for name in names if not (SCRIPT.parent / name).is_file()] == []

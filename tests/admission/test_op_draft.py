@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from kernwright.admission.function_source import own_file
 from kernwright.admission.op_draft import OpDraft, draft_op
 from kernwright.capture.capture import Capture, CapturedCall, CaptureHeader
 from kernwright.capture.describe import as_json, describe, result_of
@@ -89,15 +90,86 @@ def configured(x, config):
     return x * config
 '''
 
+ODD = """
+import functools
+import math
+import torch
+from torch import nn
+
+x = torch.ones(3)  # the name of a parameter below
+scale = 7.0
+
+
+def norm(x, weight): return x.float() * weight
+
+
+def wrapped(function):
+    @functools.wraps(function)
+    def inner(*args, **kwargs): return function(*args, **kwargs)
+    return inner
+
+
+def replaced(function):
+    def inner(*args, **kwargs): return function(*args, **kwargs)
+    return inner
+
+
+class Norm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight, self.norm = nn.Parameter(torch.randn(8)), 2.0
+
+    def forward(self, x): return norm(x.float(), self.weight) * self.norm
+
+
+class Inherits(Norm):
+    pass
+
+
+def rest(x, *more, **options): return x * options["factor"] + len(more)
+
+
+def unrecorded(x, function=torch.tanh, limit=math.inf): return function(x).clamp(max=limit)
+
+
+def shadowing(torch_, out): return torch.tanh(torch_) * scale + out
+
+
+def keyword(x): return {"class": x * 2}
+
+
+@wrapped
+def with_decorator(x): return x * 2
+
+
+@replaced
+def with_other_arguments(x): return x * 2
+
+
+if __name__ == "__main__":
+    x, weight = torch.ones(2), print("a script")
+"""
+
 
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a module of a user's project in the current folder."""
     (tmp_path / "util.py").write_text(UTIL)
     (tmp_path / "model.py").write_text(MODEL)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    spec = importlib.util.spec_from_file_location("model", tmp_path / "model.py")
+    return imported(tmp_path / "model.py", monkeypatch)
+
+
+@pytest.fixture
+def odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a script whose names and arguments are unusual."""
+    (tmp_path / "odd.py").write_text(ODD)
+    return imported(tmp_path / "odd.py", monkeypatch)
+
+
+def imported(file: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.chdir(file.parent)
+    monkeypatch.syspath_prepend(str(file.parent))
+    spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -195,6 +267,63 @@ def test_a_method_takes_the_weights_of_its_module(model: Any) -> None:
     )
     assert draft.mapping["weight"] == "self.weight"
     assert torch.equal(op.call({"x": data, "weight": norm.weight}, {})[0], norm(data))
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("rest", {"factor": 3.0}),
+        ("unrecorded", {}),
+        ("keyword", {}),
+        ("with_decorator", {}),
+    ],
+)
+def test_unusual_arguments_and_names(odd: Any, name: str, given: dict[str, float]) -> None:
+    data = x(4, 8)
+    draft, op = drafted(called(f"odd:{name}", getattr(odd, name), data, **given))
+    expected = getattr(odd, name)(data, **given)
+    assert torch.equal(op.call({"x": data}, given)[0], expected["class"] if name == "keyword" else expected)
+    assert all(each.isidentifier() and each != "class" for each in op.outputs)
+    assert "a script" not in draft.text and "ones(3)" not in draft.text, "x is a parameter and no name of the script"
+    assert any("@wrapped" in note for note in draft.notes) == (name == "with_decorator")
+
+
+def test_names_that_the_code_uses_otherwise(odd: Any) -> None:
+    data, norm = x(4, 8), odd.Norm()
+    draft, op = drafted(called("odd:shadowing", odd.shadowing, data, data))
+    assert torch.equal(op.call({"torch_": data, "out_": data}, {})[0], odd.shadowing(data, data))
+    assert draft.mapping == {"out_": "out", "y": "return"}, "the judge passes outputs as out"
+    call = called("odd:Norm.forward", odd.Norm.forward, norm, data)
+    capture = Capture(header=CaptureHeader(program="p", targets=(call.call,)), calls=(call,))
+    with pytest.raises(KernwrightError, match="--op norm_op"):  # the function calls a norm, too
+        draft_op(capture, call.call, None, Path("calls.jsonl"))
+    Path("ops.py").write_text(draft_op(capture, call.call, "norm_op", Path("calls.jsonl")).text)
+    (op,) = ops_from_file(Path("ops.py")).values()
+    found = op.call({"x": data, "weight": norm.weight}, {"self_norm": 2.0})[0]
+    assert torch.equal(found, norm(data)), "a method in one line"
+
+
+@pytest.mark.parametrize(
+    ("name", "named"), [("with_other_arguments", "functools.wraps"), ("Inherits.forward", "inherits")]
+)
+def test_a_function_whose_source_is_not_what_was_called(odd: Any, name: str, named: str) -> None:
+    first, _, last = name.partition(".")
+    function = getattr(getattr(odd, first), last) if last else getattr(odd, first)
+    given = (odd.Inherits(), x(4, 8)) if last else (x(4, 8),)
+    with pytest.raises(KernwrightError, match=named):
+        drafted(called(f"odd:{name}", function, *given))
+
+
+def test_files_of_a_package_may_be_links(odd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, installed = Path.cwd() / "cache", Path.cwd() / "site-packages"
+    for folder in (kept, installed):
+        folder.mkdir()
+    (kept / "linked.py").write_text("def double(x): return x * 2\n")
+    (installed / "linked.py").symlink_to(kept / "linked.py")
+    monkeypatch.setattr("site.getsitepackages", lambda: [str(installed)])
+    monkeypatch.syspath_prepend(str(installed))
+    assert own_file(["odd"], [Path.cwd()]) is not None
+    assert own_file(["linked"], []) is None
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 import os
 import site
+import symtable
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +37,12 @@ class FunctionSource:
         return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
 
     @property
+    def parameter_names(self) -> list[str]:
+        """The names of all parameters, with those of `*args` and `**kwargs`."""
+        rest = (self.node.args.vararg, self.node.args.kwarg)
+        return [each.arg for each in (*self.parameters, *rest) if each is not None]
+
+    @property
     def defaults(self) -> dict[str, ast.expr]:
         arguments = self.node.args
         positional = [*arguments.posonlyargs, *arguments.args]
@@ -48,6 +55,12 @@ class FunctionSource:
         """The name of a method's first parameter, usually `self`; None for a function."""
         plain = {getattr(decorator, "id", "") for decorator in self.node.decorator_list}
         return self.parameters[0].arg if self.owner and self.parameters and "staticmethod" not in plain else None
+
+    @property
+    def decorators(self) -> list[str]:
+        """The decorators that may change what a call does, as they are written."""
+        named = [ast.unparse(decorator) for decorator in self.node.decorator_list]
+        return [f"@{name}" for name in named if name not in ("staticmethod", "classmethod")]
 
     @property
     def summary(self) -> str:
@@ -68,7 +81,7 @@ class FunctionSource:
     def local_names(self) -> set[str]:
         """Return the names that the function binds."""
         stored = {node.id for node in self._walk() if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-        return stored | {parameter.arg for parameter in self.parameters}
+        return stored | set(self.parameter_names)
 
     def returned_names(self) -> list[list[str]]:
         """Return the names in each return statement that returns only names."""
@@ -100,10 +113,21 @@ class FunctionSource:
     def _walk(self) -> Iterator[ast.AST]:
         return (node for statement in self.statements for node in ast.walk(statement))
 
-    def needed_code(self) -> CopiedCode:
-        """Return the imports, helpers and constants that the body refers to."""
+    def global_names(self, before: str = "") -> set[str]:
+        """Return the names that the body takes from its file.
+
+        Args:
+            before: statements that are written before the body.
+        """
+        given = [ast.arg(name) for name in self.parameter_names]
+        arguments = ast.arguments(posonlyargs=[], args=given, kwonlyargs=[], kw_defaults=[], defaults=[])
+        body = [*ast.parse(before).body, *self.statements] or [ast.Pass()]
+        return _global_names(ast.FunctionDef(self.node.name, arguments, body, [], lineno=1)) - {self.node.name}
+
+    def needed_code(self, before: str = "") -> CopiedCode:
+        """Return the imports, helpers and constants that the body, and the statements before it, refer to."""
         found = CopiedCode()
-        self.file.gather(_names(self.statements) - {self.node.name}, found)
+        self.file.gather(self.global_names(before), found)
         return found
 
 
@@ -154,8 +178,18 @@ def is_cast_to_float(node: ast.AST) -> bool:
     return is_to and ast.unparse(given[0]) in ("torch.float32", "torch.float")
 
 
-def _names(nodes: Iterable[ast.AST]) -> set[str]:
-    return {found.id for node in nodes for found in ast.walk(node) if isinstance(found, ast.Name)}
+def _global_names(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement takes from its file; parameters and variables of functions are none."""
+    tables = [symtable.symtable(ast.unparse(ast.Module([statement], [])), "", "exec")]
+    found = set()
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        is_file = table.get_type() == "module"
+        found |= {
+            each.get_name() for each in table.get_symbols() if each.is_referenced() and (is_file or each.is_global())
+        }
+    return found
 
 
 @dataclass(frozen=True)
@@ -177,8 +211,9 @@ class SourceFile:
 
     @cached_property
     def definitions(self) -> dict[str, ast.stmt]:
-        """The top-level statement that defines each name; of several, the last."""
-        return {name: statement for statement in self.tree.body for name in _defined_by(statement)}
+        """The top-level statement that defines each name; of several, the last. A script's main block defines none."""
+        body = [statement for statement in self.tree.body if not _is_main_block(statement)]
+        return {name: statement for statement in body for name in _defined_by(statement)}
 
     def function(self, path: Sequence[str]) -> FunctionSource:
         body: list[ast.stmt] = self.tree.body
@@ -190,8 +225,10 @@ class SourceFile:
         found = [s for s in body if isinstance(s, ast.FunctionDef) and s.name == path[-1]]
         if not found:
             known = [s.name for s in body if isinstance(s, ast.FunctionDef)]
+            owner = f"class {path[-2]} of {self.path}" if len(path) > 1 else str(self.path)
+            inherited = "; name the class that it inherits the method from" if len(path) > 1 else ""
             raise KernwrightError(
-                f"{self.path} has no `def {path[-1]}`", f"its functions are: {', '.join(known) or '(none)'}"
+                f"{owner} has no `def {path[-1]}`", f"its functions are: {', '.join(known) or '(none)'}{inherited}"
             )
         return FunctionSource(self, found[-1], path[-2] if len(path) > 1 else None)
 
@@ -205,7 +242,7 @@ class SourceFile:
             elif not bound <= set(found.helpers):
                 for name in bound:
                     found.helpers.setdefault(name, "")  # a function may call itself
-                self.gather(_names([statement]) - set(found.helpers), found)
+                self.gather(_global_names(statement) - set(found.helpers), found)
                 text = "\n".join(self.lines_of([statement], list(_float64_edits([statement])), 0))
                 for name in sorted(bound):  # removed and added again: after the helpers that it refers to
                     found.helpers.pop(name)
@@ -248,8 +285,6 @@ class SourceFile:
         first, last = statements[0], statements[-1]
         decorators = getattr(first, "decorator_list", [])
         start = min([first.lineno, *(decorator.lineno for decorator in decorators)])
-        if first.lineno == after:  # `def f(x): return x`, all in one line
-            return ast.unparse(ast.Module(list(statements), [])).splitlines()
         lines = [line.encode() for line in self.text.split("\n")]
         while start - 2 >= after and lines[start - 2].lstrip().startswith(b"#"):
             start -= 1
@@ -259,6 +294,8 @@ class SourceFile:
             head, tail = lines[edit.line - 1][: edit.column], lines[edit.end_line - 1][edit.end_column :]
             joined = head + edit.text.encode() + tail
             lines[edit.line - 1 : edit.end_line] = [joined] + [b"\0"] * (edit.end_line - edit.line)
+        if first.lineno == after:  # `def f(x): return x`, all in one line
+            lines[start - 1] = b" " * first.col_offset + lines[start - 1][first.col_offset :]
         taken = [line.decode() for line in lines[start - 1 : end] if line != b"\0"]
         return [line[min(first.col_offset, len(line) - len(line.lstrip())) :] for line in taken]
 
@@ -276,6 +313,12 @@ def _defined_by(statement: ast.stmt) -> list[str]:
         inner = [node for node in ast.walk(statement) if isinstance(node, ast.stmt) and node is not statement]
         return [name for node in inner for name in _defined_by(node)]
     return []
+
+
+def _is_main_block(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.If) and "__name__" in {
+        getattr(node, "id", "") for node in ast.walk(statement.test)
+    }
 
 
 def _bound_by(alias: ast.alias) -> str:
@@ -311,9 +354,10 @@ def find_source(target: str, program: str) -> FunctionSource | None:
 def own_file(words: Sequence[str], roots: Sequence[Path]) -> Path | None:
     """Return the file of a module of the user's project; None if there is none, or if it is an installed package."""
     file = _file_in(words, [*roots, *(Path(entry) for entry in sys.path if entry)])
-    if file is None or any(file.resolve().is_relative_to(place) for place in _installed_places()):
+    if file is None:
         return None
-    return file
+    paths = (file.absolute(), file.resolve())  # an installer may link files of a package to its cache
+    return None if any(path.is_relative_to(place) for path in paths for place in _installed_places()) else file
 
 
 def _file_in(words: Sequence[str], roots: Sequence[Path]) -> Path | None:
@@ -329,6 +373,6 @@ def _file_in(words: Sequence[str], roots: Sequence[Path]) -> Path | None:
 
 def _installed_places() -> list[Path]:
     """Return the folders of installed packages, of the standard library and of Kernwright."""
-    folders = [*site.getsitepackages(), site.getusersitepackages()]
+    folders = [*site.getsitepackages(), site.getusersitepackages(), str(Path(__file__).parents[1])]
     folders += [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    return [Path(folder).resolve() for folder in folders] + [Path(__file__).resolve().parents[1]]
+    return [place for folder in folders for place in (Path(folder), Path(folder).resolve())]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import keyword
 import math
 import re
 import textwrap
@@ -79,6 +80,11 @@ def draft_op(capture: Capture, target: str, name: str | None, source_file: Path)
     parameters = read_parameters(target, calls, source)
     op = name or _op_name(target)
     writer = _Writer(op, target, source, parameters)
+    if op in writer.bound_names:
+        raise KernwrightError(
+            f"--draft-op {target}: the function calls another {op}, and {DEFINITIONS} holds only one",
+            f"choose another name for the op: --op {op}_op",
+        )
     results = _Results(_output_names(calls, source, parameters), returned=_returned(calls))
     notes: list[str] = []
     function = writer.function(results, notes)
@@ -137,7 +143,7 @@ def _output_names(
     taken = {own.name for own in parameters.all} | RESERVED
     usual = [f"y{number}" for number in range(len(places))] if len(places) > 1 else ["y"] * len(places)
     keys = [place[len("return[") : -1] for place in places]
-    if places and all(key.isidentifier() for key in keys):  # a dict
+    if places and all(key.isidentifier() and not keyword.iskeyword(key) for key in keys):  # a dict
         names = keys
     else:
         written = [names for names in (source.returned_names() if source else []) if len(names) == len(places)]
@@ -153,14 +159,23 @@ class _Writer:
         self.call = call
         self.source = source
         self.parameters = parameters
-        self.needed = source.needed_code() if source else CopiedCode()
+        self.needed = source.needed_code("\n".join(self._made())) if source else CopiedCode()
+
+    @property
+    def bound_names(self) -> set[str]:
+        """The names of imports and copied helpers, which the op cannot have."""
+        imported = {text.split()[-1].partition(".")[0] for text in self.needed.imports}
+        return {*imported, *self.needed.helpers, "torch", "Tensor", "define", "wide"}
 
     def notes(self) -> list[str]:
-        return [
+        found = [
             f"{DEFINITIONS} imports {module} of your project, which the judge's processes must find: install your "
             "project, or copy the code that is needed"
             for module in self.needed.own_modules
         ]
+        if self.source is not None and (left_out := self.source.decorators):
+            found.append(f"left out: {', '.join(left_out)}; if it changes what a call computes, change the draft, too")
+        return found
 
     def function(self, results: _Results, notes: list[str]) -> Any:
         """Return the function without the decorator, to try it; None if it cannot be executed here."""
@@ -204,15 +219,18 @@ class _Writer:
 
     def _plain_body(self) -> list[str]:
         """Return the body of the captured function, after lines that make its arguments from the op's parameters."""
-        own = {parameter.name for parameter in self.parameters.all}
-        arguments = {name: text for name, text in self.parameters.arguments.items() if name != text or name not in own}
         if self.source is None:
             return [f"return {self._foreign_call()}"]
-        made = [
+        return [*self._made(), *self.source.body(self.parameters.attributes)]
+
+    def _made(self) -> list[str]:
+        """Return the lines that make the function's arguments from the op's parameters."""
+        own = {parameter.name for parameter in self.parameters.all}
+        return [
             f"{name} = {text}{'  # the same in every captured call' if _is_constant(text) else ''}"
-            for name, text in arguments.items()
+            for name, text in self.parameters.arguments.items()
+            if name != text or name not in own
         ]
-        return [*made, *self.source.body(self.parameters.attributes)]
 
     def _foreign_call(self) -> str:
         """Return the call of a function of an installed package."""

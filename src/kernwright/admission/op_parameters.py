@@ -121,14 +121,15 @@ class _Reader:
         self.calls = calls
         self.source = source
         self.found = OpParameters()
-        self.taken: set[str] = set()
-        self.locals = source.local_names() if source else set()
+        self.taken = {"out"}  # the judge passes outputs under this name
+        self.locals = source.local_names() | source.global_names() if source else set()
 
     def read(self) -> OpParameters:
         arguments = [{argument.name: argument.value for argument in call.arguments} for call in self.calls]
         names = list(dict.fromkeys(name for call in arguments for name in call))
         instance = self.source.instance if self.source else None
         rest: dict[str, list[str]] = {}
+        keywords: dict[str, str] = {}
         for name in names:
             if name == instance:
                 continue
@@ -137,10 +138,14 @@ class _Reader:
             base = name.partition("[")[0]
             if base != name:  # an item of *args
                 rest.setdefault(base, []).append(expression)
+            elif self.source is not None and name not in self.source.parameter_names:  # an item of **kwargs
+                keywords[name] = expression
             else:
                 self.found.arguments[name] = expression
         for base, items in rest.items():
             self.found.arguments[base] = f"({', '.join(items)},)"
+        if self.source is not None:
+            self._not_captured(self.source, keywords)
         if instance in names:  # parameters of the module follow the arguments of the method
             self._attributes(str(instance), [call.get(str(instance)) for call in arguments])
         if not self.found.tensors:
@@ -148,6 +153,24 @@ class _Reader:
                 f"--draft-op {self.where}: no argument is a tensor", "draft an op from a function of tensors"
             )
         return self.found
+
+    def _not_captured(self, source: FunctionSource, keywords: Mapping[str, str]) -> None:
+        """Make the arguments that a capture does not have under the names of the function's parameters."""
+        star, keyword = (each.arg if each else None for each in (source.node.args.vararg, source.node.args.kwarg))
+        strange = [name for name in self.found.arguments if name not in source.parameter_names]
+        strange += keywords if keyword is None else []
+        if strange:
+            raise KernwrightError(
+                f"--draft-op {self.where}: its calls have the argument {strange[0]}, but `def {source.node.name}` of "
+                f"{source.file.path} takes {', '.join(source.parameter_names) or 'none'}",
+                "a decorator replaced the function: add functools.wraps to it, or capture a function without it",
+            )
+        if star is not None:
+            self.found.arguments.setdefault(star, "()")
+        if keyword is not None:
+            self.found.arguments[keyword] = f"{{{', '.join(f'{name!r}: {text}' for name, text in keywords.items())}}}"
+        for name, default in source.defaults.items():  # of a type that a capture does not record
+            self.found.arguments.setdefault(name, ast.unparse(default))
 
     def _attributes(self, name: str, values: Sequence[Any]) -> None:
         """Make parameters of the attributes of `self` that the method uses."""
@@ -166,7 +189,7 @@ class _Reader:
         node = self.source.defaults.get(name) if self.source else None
         try:
             return ast.literal_eval(node) if node is not None else None
-        except ValueError:  # an expression
+        except (ValueError, TypeError):  # an expression
             return None
 
     def _expression(self, place: str, values: Sequence[Any], default: Any) -> str:
@@ -234,6 +257,10 @@ class _Reader:
         if not kinds <= set(SCALARS) or len({type(value) for value in values}) > 1:
             raise self._refusal(place, f"is of the types {' and '.join(sorted(kinds))}")
         first = values[0]
+        if any(isinstance(value, float) and not math.isfinite(value) for value in values):  # a row cannot hold it
+            if len(set(map(repr, values))) > 1:
+                raise self._refusal(place, f"is {first} in some calls and another number in others")
+            return f'float("{first}")'
         if type(default) is type(first) or (isinstance(first, float) and type(default) is int):
             first = type(first)(default)
         name = self._name(place)
@@ -242,7 +269,7 @@ class _Reader:
 
     def _name(self, place: str) -> str:
         """Return a free name for a value of the call: `mods_0` for `mods[0]`, `weight` for `self.weight`."""
-        word = re.sub(r"\W+", "_", place).strip("_")
+        word = place if place.isidentifier() else re.sub(r"\W+", "_", place).strip("_")
         is_attribute = self.source is not None and place.startswith(f"{self.source.instance}.")
         short = place.partition(".")[2] if is_attribute else word
         if is_attribute and short in self.locals:  # the method has a variable of that name

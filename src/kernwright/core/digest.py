@@ -19,9 +19,9 @@ import json
 import re
 import textwrap
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from kernwright.core.errors import KernwrightError
 PYTHON = ".py"
 C_SUFFIXES = (".c", ".cc", ".cpp", ".cu", ".cuh", ".h")
 PACKAGE = "kernwright"
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # fields of a statement that hold statements
 
 _OWN_MODULE = re.compile(rf"{PACKAGE}(\.\w+)+(:(?P<attribute>\w+))?")
 _OWN_FILE = re.compile(r"[\w./-]+\.(py|c|cc|cpp|cu|cuh|h)")
@@ -178,19 +179,30 @@ def is_foreign(module: str) -> bool:
 @lru_cache(maxsize=1024)  # the same files belong to many ops
 def _python_code(text: str, root: Path | None) -> str:
     tree = ast.parse(text)
-    modules: dict[str, str] = {}
-    imported: list[str] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.level or str(node.module).partition(".")[0] == PACKAGE):
+    modules: set[str] = set()
+    imported: set[str] = set()
+    for node in _imports(tree.body):
+        if node.level or str(node.module).partition(".")[0] == PACKAGE:
             for alias in node.names:
                 bound = alias.asname or alias.name
                 if _is_module(root, node.module or "", alias.name):
-                    modules[bound] = ""
+                    modules.add(bound)
                 else:
-                    imported.append(f"{alias.name} as {bound}")
+                    imported.add(f"{alias.name} as {bound}")
             node.names = []
     code = _dumped(tree, modules)
-    return code + "".join(f"\n{name}" for name in sorted(set(imported))) if code or imported else ""
+    return code + "".join(f"\n{name}" for name in sorted(imported)) if code or imported else ""
+
+
+def _imports(body: list[Any]) -> Iterator[ast.ImportFrom]:
+    """Yield the imports of names among statements. Expressions, most nodes of a tree, have none."""
+    for statement in body:
+        if isinstance(statement, ast.ImportFrom):
+            yield statement
+        elif not isinstance(statement, ast.expr):
+            for field in BLOCKS:
+                if inner := getattr(statement, field, None):
+                    yield from _imports(inner)
 
 
 def _is_module(root: Path | None, package: str, name: str) -> bool:
@@ -202,42 +214,53 @@ def _is_module(root: Path | None, package: str, name: str) -> bool:
 
 def dumped_code(tree: ast.Module) -> str:
     """Return the code of a function, without prose, as text that every version of Python agrees on."""
-    return _dumped(tree, {})
+    return _dumped(tree, frozenset())
 
 
-def _dumped(tree: ast.AST, modules: Mapping[str, str]) -> str:
+def _dumped(tree: ast.Module, modules: Set[str]) -> str:
     """Return a tree as text that every version of Python agrees on: fields by name, empty ones left out."""
     written: list[str] = []
+    add = written.append
 
     def write(value: Any) -> None:
-        if isinstance(value, ast.AST):
-            write_node(value)
-        elif isinstance(value, list):
-            written.append("[")
+        if type(value) is str:
+            add(_quoted(value))
+        elif type(value) is list:
+            add("[")
             for item in value:
                 write(item)
-            written.append("]")
-        elif isinstance(value, str):
-            written.append(json.dumps(_pathless(value)))
+            add("]")
+        elif isinstance(value, ast.AST):
+            write_node(value)
         else:
-            written.append(repr(value))
+            add(repr(value))
 
     def write_node(node: ast.AST) -> None:
         if isinstance(node, ast.ImportFrom) and not node.names:
             return
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
-            node = ast.Name(node.attr)  # `module.name` is the name that `from module import name` binds
-        written.append(f"({type(node).__name__}")
-        for field, value in ast.iter_fields(node):
-            if field in ("ctx", "kind", "type_comment") or value is None or value == []:
-                continue
-            written.append(f" {field}=")
-            write(_without_docstring(node, value) if field == "body" else value)
-        written.append(")")
+            # `module.name` is the name that `from module import name` binds
+            add(f"(Name id={_quoted(node.attr)})")
+            return
+        opening, fields = _layout(type(node).__name__, node._fields)
+        add(opening)
+        for field, label in fields:
+            value = getattr(node, field, None)
+            if value is not None and value != []:
+                add(label)
+                write(_without_docstring(node, value) if field == "body" else value)
+        add(")")
 
-    for statement in _without_docstring(tree, getattr(tree, "body", [])):
+    for statement in _without_docstring(tree, tree.body):
         write_node(statement)
     return "".join(written)
+
+
+@cache
+def _layout(kind: str, fields: tuple[str, ...]) -> tuple[str, list[tuple[str, str]]]:
+    """Return how a node of this kind begins, and the names and labels of its fields that count."""
+    counting = [field for field in fields if field not in ("ctx", "kind", "type_comment")]
+    return f"({kind}", [(field, f" {field}=") for field in counting]
 
 
 def _without_docstring(node: ast.AST, body: Any) -> Any:
@@ -246,6 +269,11 @@ def _without_docstring(node: ast.AST, body: Any) -> Any:
     if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and type(first.value.value) is str:
         return body[1:]
     return body
+
+
+@lru_cache(maxsize=2**14)  # names occur many times
+def _quoted(text: str) -> str:
+    return json.dumps(_pathless(text))
 
 
 def _pathless(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import shutil
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from kernwright.campaign.tuning.template import Template
 from kernwright.core.errors import ExistsAlready, KernwrightError
 from kernwright.core.op import define
 from kernwright.core.registry import shipped_ops
+from kernwright.scaffold.candidate import cute_code, triton_code
 from kernwright.scaffold.candidate.candidate_folder import LANGUAGES, new_candidate
+from kernwright.scaffold.candidate.row_trace import UNARY_STEPS
 from kernwright.scaffold.candidate.traced_op import NotPerRow
 from kernwright.tasks.candidate import load_candidate
 
@@ -30,10 +33,10 @@ PER_ROW = {
 def test_a_kernel_is_generated_or_refused(op: str) -> None:
     for language in ("cpp", "cuda", "triton", "cutedsl"):
         if op in PER_ROW:
-            files = new_candidate(shipped_ops()[op], [], language).files
-            assert "kernel" in "".join(files)
+            written = new_candidate(shipped_ops()[op], [], language).files
+            assert "kernel" in "".join(written)
             if language in ("triton", "cutedsl"):
-                ast.parse(files["kernel.py"])
+                ast.parse(written["kernel.py"])
         else:
             with pytest.raises(NotPerRow, match=op):
                 new_candidate(shipped_ops()[op], [], language)
@@ -60,6 +63,13 @@ def test_an_argument_with_a_name_of_the_generated_code_is_refused(argument: str,
     else:
         with pytest.raises(NotPerRow, match=f"its argument '{argument}' has a name"):
             new_candidate(op, [], language)
+
+
+def test_every_language_has_code_for_every_function() -> None:
+    native = files("kernwright.scaffold.templates.candidate").joinpath("operands.template").read_text()
+    for name in UNARY_STEPS:
+        assert f"float {name}_of(float x)" in native
+        assert name in triton_code.UNARY and name in cute_code.UNARY
 
 
 @pytest.mark.parametrize("language", ["cpp", "cuda", "triton", "cutedsl"])

@@ -22,8 +22,9 @@ def starting_candidate(task: Task, op: str, language: CampaignLanguage) -> dict[
     """
     if language != "python":
         raise KernwrightError(
-            f"no starting candidate is known for {op} in {language}",
-            "give a candidate that works with --from DIR, or start with --language python",
+            f"a campaign in {language} needs a candidate to start from",
+            f"write one with `kernwright candidate new --op {op} --language {language}`, commit it and give it with "
+            "--from DIR; or start with --language python",
         )
     schema = task.schemas[op]
     tensors = [f"{each.name}=None" if each.optional else each.name for each in schema.tensor_parameters]
