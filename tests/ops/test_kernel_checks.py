@@ -100,9 +100,9 @@ def test_anything_that_decides_makes_a_new_check(check: Check, tmp_path: Path, m
 
 
 def test_a_form_that_changed_is_forgotten_for_every_compiler(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    def recorded_by(*compilers: str) -> list[str]:
-        for compiler in compilers:
-            monkeypatch.setattr(kernel_checks, "_version", lambda compiler=compiler: compiler)
+    def recorded_by(*builds: str) -> list[str]:
+        for build in builds:
+            monkeypatch.setattr(kernel_checks, "_version", lambda build=build: build)
             kernel_checks._record(check)
         return [name for name, digests in json.loads(kernel_checks.LEDGER.read_text()).items() if check.name in digests]
 
