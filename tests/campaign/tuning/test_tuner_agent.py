@@ -115,7 +115,7 @@ def test_refused_directions_are_left_out(campaign: Campaign, quiet: Any) -> None
     everything = ("rows", "block+rows", "block")
     stuck = agent.edit(Assignment(campaign, 2, avoid_directions=everything), quiet)
     assert stuck.ending == "no_change"
-    assert stuck.reason.startswith("every other configuration goes in a refused direction")
+    assert stuck.reason.startswith("every other configuration has a refused direction")
     assert b"the direction block is refused now" in stuck.transcript
 
 
@@ -154,5 +154,5 @@ def test_what_the_tuner_lacks_is_named(campaign: Campaign, quiet: Any, monkeypat
     assert result.ending == "no_change" and result.reason.startswith(NOTHING_LEFT), "the iteration can be finished"
     assert "space.toml: does not exist" in result.reason
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(EnvironmentProblem, match=r'optuna is not installed.*\n  remedy: pip install "kernwright\[camp'):
+    with pytest.raises(EnvironmentProblem, match=r'needs optuna.*\n  remedy: pip install "kernwright\[camp'):
         find_agent("tuner", campaign.settings.repository)

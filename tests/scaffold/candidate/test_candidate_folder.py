@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import shutil
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from kernwright.campaign.tuning.template import Template
 from kernwright.core.errors import ExistsAlready, KernwrightError
 from kernwright.core.op import define
 from kernwright.core.registry import shipped_ops
+from kernwright.scaffold.candidate import cute_code, triton_code
 from kernwright.scaffold.candidate.candidate_folder import LANGUAGES, new_candidate
+from kernwright.scaffold.candidate.row_trace import UNARY_STEPS
 from kernwright.scaffold.candidate.traced_op import NotPerRow
 from kernwright.tasks.candidate import load_candidate
 
@@ -31,10 +34,10 @@ PER_ROW = {
 def test_a_kernel_is_generated_or_refused(op: str) -> None:
     for language in ("cpp", "cuda", "triton", "cutedsl"):
         if op in PER_ROW:
-            files = new_candidate(shipped_ops()[op], [], language).files
-            assert "kernel" in "".join(files)
+            written = new_candidate(shipped_ops()[op], [], language).files
+            assert "kernel" in "".join(written)
             if language in ("triton", "cutedsl"):
-                ast.parse(files["kernel.py"])
+                ast.parse(written["kernel.py"])
         else:
             with pytest.raises(NotPerRow, match=op):
                 new_candidate(shipped_ops()[op], [], language)
@@ -160,6 +163,13 @@ def test_helpers_of_any_kind_are_copied(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "FAR", torch.ones(1))
     with pytest.raises(KernwrightError, match="FAR is a Tensor"):
         new_candidate(op, [], "python")
+
+
+def test_every_language_has_code_for_every_function() -> None:
+    native = files("kernwright.scaffold.templates.candidate").joinpath("operands.template").read_text()
+    for name in UNARY_STEPS:
+        assert f"float {name}_of(float x)" in native
+        assert name in triton_code.UNARY and name in cute_code.UNARY
 
 
 @pytest.mark.parametrize("language", ["cpp", "cuda", "triton", "cutedsl"])

@@ -124,7 +124,7 @@ class CampaignPlan:
             raise EnvironmentProblem(f"{language} does not run on a CPU", "use --device cuda, or --language cpp")
         if language == "triton":
             raise EnvironmentProblem(
-                "a CPU runs Triton in an interpreter and takes no times, so that nothing could ever improve",
+                "Triton candidates are not timed on a CPU, where Triton runs in an interpreter",
                 "use --device cuda, or --language cpp",
             )
 

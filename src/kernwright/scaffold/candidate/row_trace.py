@@ -285,7 +285,7 @@ class _TracedRow(_Unknown):
         raise TypeError("it indexes a tensor")
 
     def __getattr__(self, name: str) -> Any:
-        if name in _UNARY:
+        if name in UNARY_STEPS:
             return lambda: self._with(name, [])
         raise TypeError(f"it calls the tensor method {name}")
 
@@ -321,6 +321,15 @@ def _rms_norm(x: _TracedRow, _width: Any, weight: Any = None, eps: Any = None) -
     return _affine(normed, weight, None).to(x.dtype)
 
 
+def _gelu(x: _TracedRow, approximate: str = "none") -> _TracedRow:
+    wide = x.to(FLOAT32)
+    if approximate == "tanh":
+        share = ((wide + wide * wide * wide * 0.044715) * math.sqrt(2 / math.pi))._with("tanh", [])
+    else:
+        share = (wide * math.sqrt(0.5))._with("erf", [])
+    return (wide * 0.5 * (share + 1.0)).to(x.dtype)
+
+
 def _affine(normed: _TracedRow, weight: _TracedRow | None, bias: _TracedRow | None) -> _TracedRow:
     scaled = normed if weight is None else normed * weight.to(FLOAT32)
     return scaled if bias is None else scaled + bias.to(FLOAT32)
@@ -331,12 +340,12 @@ def _unary(name: str, x: _TracedRow, inplace: bool = False) -> _TracedRow:
     return x.copy_(found) if inplace else found
 
 
-_UNARY = ("rsqrt", "sqrt", "exp", "tanh", "sigmoid", "relu", "abs", "neg", "silu")
+UNARY_STEPS = ("rsqrt", "sqrt", "exp", "tanh", "erf", "sigmoid", "relu", "abs", "neg", "silu")
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{name: partial(_unary, name) for name in _UNARY},
+    **{name: partial(_unary, name) for name in UNARY_STEPS},
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
     "square": lambda x: x.square(), "pow": lambda x, exponent: x.pow(exponent),
-    "layer_norm": _layer_norm, "rms_norm": _rms_norm,
+    "layer_norm": _layer_norm, "rms_norm": _rms_norm, "gelu": _gelu,
 }  # fmt: skip
 
 

@@ -12,7 +12,10 @@ from typing import Literal
 from kernwright.core.errors import KernwrightError
 
 ValueKind = Literal["vector", "row"]
-REMEDY = "use --language python, which copies the eager chain of any op, and write the kernel by hand"
+REMEDY = (
+    "write the kernel by hand (docs/candidates.md), or start from --language python, which copies the eager chain of "
+    "any op"
+)
 
 
 class NotPerRow(KernwrightError):
