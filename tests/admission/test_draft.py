@@ -227,7 +227,7 @@ def test_what_only_the_public_call_can_be_told_costs_no_other_row() -> None:
     assert [note for note in made.notes if "residual_in_fp32" in note] == [told]
     with pytest.raises(BadFile, match="has no call that a row could be made from; left out: 2"):
         draft(added(None, True, wide=True), op="add_norm", settings=settings)
-    with pytest.raises(BadFile, match="wieght: is not there"):
+    with pytest.raises(BadFile, match="wieght: was not captured"):
         draft(wide, op="add_norm", settings=settings, weight="wieght")
     with pytest.raises(BadFile, match="is not what was captured"):
         draft(added(None, False, wide=True), op="add_norm", settings=settings)
@@ -274,15 +274,15 @@ GOOD: dict[str, Any] = {"x": X, "scale": meta(1, 8), "shift": meta(1, 8)}
     ("call", "mapping", "said", "remedy"),
     [
         (called(X, **GOOD | {"x": 3}), {}, "c.jsonl:2: x: is not a tensor", "--map x=ARGUMENT"),
-        (called(X, hidden=X), {}, "c.jsonl:2: x: is not there", "the call has: hidden, return"),
-        (called(X, **GOOD), {"x": "hidden"}, "c.jsonl:2: hidden: is not there", "the call has: x, scale, shift"),
+        (called(X, hidden=X), {}, "c.jsonl:2: x: was not captured", "the call has: hidden, return"),
+        (called(X, **GOOD), {"x": "hidden"}, "c.jsonl:2: hidden: was not captured", "the call has: x, scale, shift"),
         (called(X, **GOOD, eps="small"), {}, "c.jsonl:2: eps: is 'small'", "takes a float as eps"),
-        (called(X, **GOOD, eps=None), {}, "c.jsonl:2: eps: is no number", "--map eps=ARGUMENT"),
+        (called(X, **GOOD, eps=None), {}, "c.jsonl:2: eps: is neither a number", "--map eps=ARGUMENT"),
         (called(X, **GOOD | {"x": X.to(torch.int8)}), {}, "c.jsonl:2: x: has dtype int8", "rows can have: bfloat16"),
         (called(None, **GOOD), {}, "c.jsonl:2: returns: holds 0 tensor(s)", "--map y=return[0]"),
-        (called(X, **GOOD), {"y": "out"}, "c.jsonl:2: out: is not there", "the call has"),
+        (called(X, **GOOD), {"y": "out"}, "c.jsonl:2: out: was not captured", "the call has"),
         (called(meta(1, 4), **GOOD), {}, "returns: y was bf16[1, 4]; norm_scale_shift gives bf16[1, 4, 8]", "--op"),
-        (called(X, **GOOD | {"scale": meta(7)}), {}, "arguments: norm_scale_shift cannot be called so", "--map"),
+        (called(X, **GOOD | {"scale": meta(7)}), {}, "arguments: norm_scale_shift fails with these arguments", "--map"),
         (called(None, raised="OSError", **GOOD), {}, "c.jsonl: m:f: has no call that a row could", "it holds: m:f"),
     ],
 )

@@ -33,6 +33,7 @@ def test_the_judge_finds_a_new_candidate_correct(
     monkeypatch.chdir(tmp_path)
     text = run("candidate", "new", "--op", op, "--language", language, "own")
     assert f"kernwright judge {task} --candidate own --quick" in text and "the tuner searches own/space.toml" in text
+    assert ("--from own --device cuda" in text) == (language != "cpp"), "a campaign cannot time Triton on a CPU"
     run("judge", task, "--candidate", "own", "--quick", "--rows", row, "--rounds", "1", "--json", "verdict.json")
     verdict = json.loads((tmp_path / "verdict.json").read_text())
     assert verdict["rows"]

@@ -99,7 +99,7 @@ def test_an_existing_folder_is_kept_unless_forced(folder: Path, tmp_path: Path) 
         (["--op", "norm_scale_shift", "--call", "model:other"], "calls.jsonl: call: holds no call of model:other"),
         (["--op", "norm_scale_shift", "--map", "x"], "--map x: is not NAME=ARGUMENT"),
         (["--op", "norm_scale_shift", "--map", "q=hidden"], "norm_scale_shift has no q"),
-        (["--op", "norm_scale_shift"], "calls.jsonl:2: x: is not there, and norm_scale_shift needs x"),
+        (["--op", "norm_scale_shift"], "calls.jsonl:2: x: was not captured, but norm_scale_shift needs x"),
     ],
 )
 def test_what_cannot_be_made_is_said_and_nothing_is_written(

@@ -31,6 +31,7 @@ def test_for_gives_reasons() -> None:
     found = json.loads(run("for", "--bottleneck", "shared-memory", "--json"))["pages"]
     assert found[0]["name"] == "shared-memory" and found[0]["reasons"]
     assert run("for", "--language", "triton").startswith("triton-")
+    assert "fits: any situation" in run("for", "--op", "unknown"), "pages for any op"
     with pytest.raises(KernwrightError, match="use cuda, triton"):
         run("for", "--language", "rust")
     with pytest.raises(KernwrightError, match="bottleneck"):

@@ -38,11 +38,16 @@ def with_included(sources: Iterable[Path]) -> tuple[Path, ...]:
     found = list(dict.fromkeys(sources))
     folders = [Path(folder) for folder in include_paths(found)]
     for path in found:  # the list grows during the loop
-        for name in _INCLUDE.findall(path.read_text(encoding="utf-8")):
+        for name in included_by(path):
             header = next((own for folder in (path.parent, *folders) if (own := folder / name).is_file()), None)
             if header is not None and header not in found:
                 found.append(header)
     return tuple(found)
+
+
+def included_by(source: Path) -> list[str]:
+    """Return the names of the headers that a file itself includes."""
+    return _INCLUDE.findall(source.read_text(encoding="utf-8"))
 
 
 def contents_of(sources: Iterable[Path]) -> str:

@@ -1,8 +1,9 @@
-"""The checks of compiled CUDA kernels, and the ledger of those that passed: kernel_checks.json, from check to digest.
+"""The checks of compiled CUDA kernels, and the ledger of those that passed: kernel_checks.json, from compiler and check
+to digest.
 
-A digest covers the rule that is checked, the sources of the kernels with every header of ours, and the compiler with
-its flags. Comments and formatting do not count. A check whose digest is in the ledger is not made again, because the
-kernels take minutes to compile.
+A digest covers the rule that is checked, the sources of the kernels with every header of ours, and the flags of the
+compiler. Comments and formatting do not count. A check whose digest is in the ledger for the installed compiler is not
+made again, because the kernels take minutes to compile.
 
 KERNWRIGHT_KERNEL_CHECKS=all makes every check, whatever the ledger says. KERNWRIGHT_KERNEL_CHECKS=record adds the
 checks that pass to the ledger, so that the change can be committed.
@@ -11,21 +12,24 @@ checks that pass to the ledger, so that the change can be committed.
 from __future__ import annotations
 
 import fcntl
+import inspect
 import json
 import os
 import subprocess
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
+import builds
 import machine_code
 import torch
-from builds import UNOPTIMISED, shared_compilations, shared_with_slow_host, with_included
+import tvm_ffi
+from builds import UNOPTIMISED, included_by, shared_compilations, shared_with_slow_host, with_included
 
-from kernwright.core.digest import Source, code_digest
+from kernwright.core.digest import PYTHON, Source, code_digest
 from kernwright.ops.ernie import family as ernie
 from kernwright.ops.ltx2_modulate import family as ltx2_modulate
 from kernwright.ops.modulation import family as modulation
@@ -60,18 +64,27 @@ class Check:
 
     @property
     def digest(self) -> str:
-        """Return the digest of everything that decides whether the check passes."""
+        """Return the digest of everything but the compiler that decides whether the check passes."""
+        files = with_included(self.library.sources)
         facts = {
             "rule": self.rule.__name__, "architecture": self.architecture, "kind": self.kind,
-            "flags": [*self.flags, *CUDA_FLAGS], "macros": dict(self.library.macros), "compiler": _version(),
+            "flags": [*self.flags, *CUDA_FLAGS], "macros": dict(self.library.macros),
+            # The digest of C++ code leaves out the names of included headers, without which a file may not compile.
+            "includes": sorted([path.name, *included_by(path)] for path in files),
+            "tvm_ffi": tvm_ffi.__version__ if self.kind == "so" else "",  # it builds libraries, with flags of its own
         }  # fmt: skip
-        files = (*with_included(self.library.sources), Path(machine_code.__file__))
-        return code_digest(map(Source.read, files), facts)
+        rules = [Source.read(Path(machine_code.__file__)), *(Source(PYTHON, inspect.getsource(own)) for own in MAKING)]
+        return code_digest([*map(Source.read, files), *rules], facts)
 
     @property
     def has_passed(self) -> bool:
         """Return True if the ledger has this check in its present form, so that it need not be made."""
-        return os.environ.get(MODE_VARIABLE) != "all" and passed().get(self.name) == self.digest
+        return os.environ.get(MODE_VARIABLE) != "all" and passed().get(_version(), {}).get(self.name) == self.digest
+
+    @property
+    def is_recorded(self) -> bool:
+        """Return True if the ledger has this check in its present form for any compiler."""
+        return any(recorded.get(self.name) == self.digest for recorded in passed().values())
 
     def make(self) -> None:
         """Compile the kernels and apply the rule."""
@@ -82,6 +95,13 @@ class Check:
         if self.kind == "so":
             return [shared_with_slow_host(self.library, Target(self.architecture))]
         return shared_compilations(self.library, self.architecture, self.kind, *self.flags)
+
+
+# The code that compiles kernels and applies rules. The rest of these files looks up builds and entries.
+MAKING = (
+    Check, builds.with_included, builds.included_by, builds.shared_compilations, builds._compilation,
+    builds.shared_with_slow_host, builds.shared_library,
+)  # fmt: skip
 
 
 def hold(check: Check) -> None:
@@ -95,28 +115,38 @@ def hold(check: Check) -> None:
         warnings.warn(f"{check.name}: not recorded in {LEDGER.name} in this form, see CONTRIBUTING.md", stacklevel=2)
 
 
-def passed() -> dict[str, str]:
+def passed() -> dict[str, dict[str, str]]:
+    """Return the digests of the checks that passed, by compiler and name."""
     try:
-        recorded: dict[str, str] = json.loads(LEDGER.read_text(encoding="utf-8"))
+        recorded: dict[str, dict[str, str]] = json.loads(LEDGER.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     return recorded
 
 
 def _record(check: Check) -> None:
+    """Add a check to the ledger, and remove what other compilers made of other forms of it."""
     folder = os.open(LEDGER.parent, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)  # several test processes may record at once
-        recorded = passed() | {check.name: check.digest}
-        LEDGER.write_text(json.dumps(recorded, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        recorded = passed()
+        for digests in recorded.values():
+            if digests.get(check.name) != check.digest:
+                digests.pop(check.name, None)
+        recorded.setdefault(_version(), {})[check.name] = check.digest
+        partial = LEDGER.with_suffix(f".{os.getpid()}")
+        partial.write_text(json.dumps(recorded, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        partial.replace(LEDGER)  # another process may read it meanwhile
     finally:
         os.close(folder)
 
 
 @cache
 def _version() -> str:
-    """Return the version of nvcc: the rules hold for what one version makes of the kernels."""
-    return subprocess.run([str(nvcc()), "--version"], capture_output=True, text=True, check=True).stdout
+    """Return the build of nvcc, its last word on its version: the rules hold for what one build makes of the
+    kernels."""
+    said = subprocess.run([str(nvcc()), "--version"], capture_output=True, text=True, check=True).stdout
+    return said.strip().splitlines()[-1]
 
 
 def _turns(library: Library, kind: Literal["cubin", "so"] = "cubin") -> Check:
@@ -149,6 +179,8 @@ TURNS = (
     _turns(GENERAL_SUMS),
     _turns(SUMS),
 )
+# The libraries above with their host code.
+LINKS = tuple(replace(own, rule=machine_code.needs_nothing_undefined) for own in TURNS if own.kind == "so")
 # `brief.cuh` differs below sm_80, and other headers below sm_90. The emulation compiles the code around the kernels.
 ARCHITECTURES = (
     _compiles(norm_modulation.CUDA["norm_scale_shift"].library(FP16), "sm_75"),
@@ -163,3 +195,4 @@ ARCHITECTURES = (
 )
 # Float32 shows it: nothing rounds in between, so a fused multiply-add would give other bits.
 PRODUCTS = (Check(machine_code.fuses_no_product, modulation.CUDA["scale_shift"].library(FP32, FP32), "sm_90", "ptx"),)
+CHECKS = (*TURNS, *LINKS, *ARCHITECTURES, *PRODUCTS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import re
 import shutil
 import subprocess
@@ -113,3 +115,11 @@ def fuses_no_product(built: Path) -> None:
 def compiles(built: Path) -> None:
     """Raise AssertionError if a file is no machine code."""
     assert built.read_bytes()[:4] == b"\x7fELF", f"{built} is no machine code"
+
+
+def needs_nothing_undefined(built: Path) -> None:
+    """Raise AssertionError if a library cannot be loaded, or calls a function that nothing defines."""
+    try:
+        ctypes.CDLL(str(built), mode=os.RTLD_NOW)
+    except OSError as error:
+        raise AssertionError(str(error)) from error

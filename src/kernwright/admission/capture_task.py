@@ -142,7 +142,7 @@ def _mapping(pairs: Sequence[str], op: Op) -> dict[str, str]:
     for pair in pairs:
         name, equals, argument = pair.partition("=")
         if not equals or not argument:
-            raise KernwrightError(f"--map {pair}: is not NAME=ARGUMENT", "as in --map x=hidden_states")
+            raise KernwrightError(f"--map {pair}: is not NAME=ARGUMENT", "write it as in --map x=hidden_states")
         if name not in known:
             raise KernwrightError(f"--map {pair}: {op.name} has no {name}", f"it has: {', '.join(known)}")
         found[name] = argument

@@ -140,7 +140,9 @@ class _Reading:
             self.notes[f"{name} was not captured: rows leave it at the op's own {default!r}"] = None
             return None
         if not isinstance(value, CapturedScalar) or value.value is None:
-            raise BadFile(self.where, source, "is no number and no text", f"--map {name}=ARGUMENT; {self._offers()}")
+            raise BadFile(
+                self.where, source, "is neither a number nor a string", f"--map {name}=ARGUMENT; {self._offers()}"
+            )
         self.used.add(source)
         wanted, got = type(default), value.value
         if wanted is float and type(got) is int:
@@ -189,7 +191,7 @@ class _Reading:
             raise BadFile(
                 self.where,
                 "arguments",
-                f"{self.op.name} cannot be called so: {error}",
+                f"{self.op.name} fails with these arguments: {error}",
                 "map other arguments with --map",
             ) from error
         for name, tensor in given.items():
@@ -204,7 +206,10 @@ class _Reading:
 
     def _missing(self, name: str, source: str) -> BadFile:
         return BadFile(
-            self.where, source, f"is not there, and {self.op.name} needs {name}", f"--map {name}=NAME; {self._offers()}"
+            self.where,
+            source,
+            f"was not captured, but {self.op.name} needs {name}",
+            f"--map {name}=NAME; {self._offers()}",
         )
 
     def _offers(self) -> str:

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernwright.campaign.history import History
+from kernwright.campaign.repository import Repository
 from kernwright.campaign.settings import CampaignSettings
+from kernwright.core.errors import KernwrightError
 from kernwright.ledger.ledger import Ledger
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Task
@@ -44,6 +46,16 @@ class Campaign:
     @property
     def branch(self) -> str:
         return f"{BRANCHES}/{self.name}"
+
+    def git(self, kept_open: tuple[int, ...] = ()) -> Repository:
+        """Return the worktree as a repository. Raise KernwrightError if it was deleted."""
+        if not (self.worktree / ".git").exists():
+            raise KernwrightError(
+                f"the worktree {self.worktree} of campaign {self.name} does not exist",
+                "restore it from its branch: "
+                f"`git -C {self.settings.repository} worktree add --force {self.worktree} {self.branch}`",
+            )
+        return Repository(self.worktree, kept_open)
 
     @property
     def agent_folder(self) -> Path:

@@ -52,7 +52,13 @@ def _chosen(name: str | None, known: list[str]) -> str:
 def _load(repository: Path, name: str) -> Campaign:
     path = campaigns_folder(repository) / name / SETTINGS_FILE
     try:
-        return Campaign(CampaignSettings.model_validate_json(path.read_bytes()))
+        campaign = Campaign(CampaignSettings.model_validate_json(path.read_bytes()))
     except (OSError, ValidationError) as error:
         said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error.strerror
         raise BadFile(path, "", f"cannot be read: {said}", "restore it from the record campaign_started") from None
+    if campaign.settings.repository.resolve() != repository.resolve():
+        raise KernwrightError(
+            f"campaign {name} was started in {campaign.settings.repository}, and this is {repository}",
+            "move the repository back: the worktree and the records of a campaign refer to its path",
+        )
+    return campaign

@@ -41,15 +41,7 @@ class _Affine(nn.Module):
 
 
 class _NormScaleShift(nn.Module):
-    """A norm over the last axis, followed by a modulation.
-
-    Arguments:
-        hidden_size: the width of a row.
-        eps: the number added to the variance.
-        elementwise_affine: whether the norm has a weight, and a bias in the case of LayerNorm.
-        bias: whether a LayerNorm with a weight has a bias, too.
-        device, dtype: of the parameters.
-    """
+    """A norm over the last axis, followed by a modulation."""
 
     norm_type: str
 
@@ -63,6 +55,15 @@ class _NormScaleShift(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
+        """Make the norm and its parameters.
+
+        Arguments:
+            hidden_size: the width of a row.
+            eps: the number added to the variance.
+            elementwise_affine: whether the norm has a weight, and in a LayerNorm also a bias.
+            bias: False makes a LayerNorm with a weight and without a bias.
+            device, dtype: device and dtype of the parameters.
+        """
         super().__init__()
         self.hidden_size, self.eps = hidden_size, eps
         has_bias = elementwise_affine and bias and self.norm_type == "layer"

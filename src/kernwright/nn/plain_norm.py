@@ -37,6 +37,7 @@ class LayerNorm(nn.LayerNorm):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
+        """Take the arguments of torch.nn.LayerNorm; normalized_shape has one axis."""
         super().__init__(normalized_shape, eps, elementwise_affine, bias, device, dtype)
         _check_last_axis_alone(self.normalized_shape)
 
@@ -71,6 +72,7 @@ class RMSNorm(nn.RMSNorm):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
+        """Take the arguments of torch.nn.RMSNorm; normalized_shape has one axis."""
         super().__init__(normalized_shape, eps, elementwise_affine, device, dtype)
         _check_last_axis_alone(self.normalized_shape)
 

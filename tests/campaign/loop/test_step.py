@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -11,10 +11,11 @@ from tiny_campaign import git, make_campaign
 
 from kernwright.campaign.agents.agent import AgentResult, Assignment
 from kernwright.campaign.campaign import Campaign
-from kernwright.campaign.loop.run import prepare
+from kernwright.campaign.loop.run import prepare, run_campaign
 from kernwright.campaign.loop.step import step_by_hand, step_with
 from kernwright.campaign.loop.work import CampaignWork
 from kernwright.campaign.record import BaselineMeasured, Bottleneck, Idea, IterationEnded, RowFigure
+from kernwright.campaign.settings import Budget
 from kernwright.campaign.state.book import working_on
 from kernwright.core.errors import BadFile
 from kernwright.judge.rounds.progress import NoProgress, Progress
@@ -28,16 +29,23 @@ class EditingAgent:
 
     change: Callable[[Path], object]
     name: str = "program"
+    cost_usd: float = 0.0
+    assignments: list[Assignment] = field(default_factory=list)
 
     def edit(self, assignment: Assignment, progress: Progress) -> AgentResult:
+        self.assignments.append(assignment)
         self.change(assignment.campaign.solution)
-        return AgentResult(ending="finished", idea=IDEA)
+        return AgentResult(ending="finished", idea=IDEA, cost_usd=self.cost_usd)
 
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
-    """A campaign with a baseline that was not measured: nothing here is judged."""
-    made = make_campaign(tmp_path_factory.mktemp("steps"))
+    return unmeasured(tmp_path_factory.mktemp("steps"))
+
+
+def unmeasured(folder: Path) -> Campaign:
+    """Return a campaign with a baseline that was not measured: nothing here is judged."""
+    made = make_campaign(folder)
     rows = (RowFigure(id="r64", baseline_us=4000.0),)
     bottleneck = Bottleneck(row="r64", unavailable="no GPU")
     with working_on(made) as book:
@@ -87,6 +95,39 @@ def test_an_agent_uses_an_iteration_with_such_a_file(campaign: Campaign) -> None
         assert ended.verdict_run is None and ended.reason.startswith("failed: solution")
         assert named in ended.reason
         assert git(campaign.worktree, "status", "--porcelain") == ""
+
+
+def test_a_run_ends_with_an_agent_that_edits_nothing(tmp_path: Path) -> None:
+    campaign = unmeasured(tmp_path)
+    agent = EditingAgent(lambda solution: None)
+    for calls in (5, 10):  # the same command tries again
+        with working_on(campaign) as book:
+            own = CampaignWork(book, NoProgress(), lambda line: None)
+            reason = run_campaign(own, agent, Budget(minutes=60))
+        assert reason == "agent program edited nothing in 5 calls, the last one no_change"
+        assert len(campaign.history().iterations) == calls
+
+
+def test_a_smaller_limit_of_cost_for_an_interrupted_iteration(tmp_path: Path) -> None:
+    campaign = unmeasured(tmp_path)
+
+    def interrupted(solution: Path) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work(campaign, interrupted)
+    agent = EditingAgent(lambda solution: None, cost_usd=2.0)
+    with working_on(campaign) as book:
+        own = CampaignWork(book, NoProgress(), lambda line: None)
+        run_campaign(own, agent, Budget(cost_usd=1.0))
+        (only,) = agent.assignments
+        assert only.cost_limit_usd == 1.0
+    with pytest.raises(KeyboardInterrupt):
+        work(campaign, interrupted)
+    with working_on(campaign) as book:
+        own = CampaignWork(book, NoProgress(), lambda line: None)
+        run_campaign(own, agent, Budget(cost_usd=1.0))
+    assert agent.assignments[-1].cost_limit_usd == 0.0, "2 of 1 USD are used"
 
 
 def test_files_behind_a_link_of_an_interrupted_agent_are_left_alone(campaign: Campaign, tmp_path: Path) -> None:

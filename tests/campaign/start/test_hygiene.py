@@ -42,6 +42,18 @@ def test_files_of_kernwright_are_no_changes(repository: Path) -> None:
     assert check_hygiene(repository).upstream == "no upstream"
 
 
+def test_a_committed_ledger_may_change(repository: Path) -> None:
+    ledger = repository / ".kernwright" / "ledger"
+    ledger.mkdir(parents=True)
+    (ledger / "heads.jsonl").write_text("")
+    commit(repository, "second.py")
+    (ledger / "heads.jsonl").write_text("a record\n")
+    assert check_hygiene(repository).upstream == "no upstream"
+    git(repository, "mv", "model.py", ".kernwright/model.py")
+    with pytest.raises(UncleanRepository, match=r"model\.py \(staged\)"):
+        check_hygiene(repository)
+
+
 def untracked(folder: Path) -> None:
     (folder / "new name.py").write_text("")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from tiny_campaign import CANDIDATE, git, kernel, make_campaign, make_candidate,
 from kernwright.campaign.lookup import find_campaign
 from kernwright.campaign.start.plan import CampaignPlan
 from kernwright.campaign.start.start import start_campaign
+from kernwright.campaign.state.book import working_on
 from kernwright.core.errors import KernwrightError
 from kernwright.tasks.candidate import load_candidate
 
@@ -66,6 +70,9 @@ def test_names_are_taken_once_and_chosen_by_the_op(tmp_path: Path) -> None:
         ({"rows": "nothing"}, "no rows"),
         ({"baseline": "slower"}, "did you mean slow"),
         ({"metric": "speed"}, "--metric"),
+        ({"device": "gpu"}, "'gpu' is not a device"),
+        ({"agent": "tuner"}, "--from"),
+        ({"name": "n" * 101}, "at most 100"),
     ],
 )
 def test_a_wrong_option_leaves_nothing_behind(tmp_path: Path, options: dict[str, str], said: str) -> None:
@@ -74,6 +81,40 @@ def test_a_wrong_option_leaves_nothing_behind(tmp_path: Path, options: dict[str,
         start_campaign(repository, CampaignPlan(task=str(task), **options))  # type: ignore[arg-type]
     assert not (repository / ".kernwright").exists()
     assert git(repository, "branch", "--list", "kernwright/*") == ""
+
+
+def test_a_name_whose_campaign_was_deleted_by_hand(tmp_path: Path) -> None:
+    campaign = make_campaign(tmp_path)
+    repository, plan = campaign.settings.repository, CampaignPlan(task=campaign.settings.task, name="double")
+    shutil.rmtree(campaign.worktree)
+    with pytest.raises(KernwrightError, match="worktree add --force") as refused, working_on(campaign):
+        pass
+    subprocess.run(shlex.split(refused.value.remedy.split("`")[1]), check=True, capture_output=True)
+    with working_on(campaign) as book:
+        assert book.repository.head == git(repository, "rev-parse", campaign.branch).strip()
+    shutil.rmtree(campaign.folder)
+    with pytest.raises(KernwrightError, match="has records of a campaign double"):
+        start_campaign(repository, plan)
+    shutil.rmtree(campaign.settings.ledger)
+    with pytest.raises(KernwrightError, match="there is a branch kernwright/double") as refused:
+        start_campaign(repository, plan)
+    for command in refused.value.remedy.split("`")[1::2]:
+        subprocess.run(shlex.split(command), check=True, capture_output=True, cwd=repository)
+    assert start_campaign(repository, plan).name == "double"
+
+
+def test_a_copied_repository_does_not_change_the_campaigns_of_the_first(tmp_path: Path) -> None:
+    campaign = make_campaign(tmp_path)
+    shutil.copytree(campaign.settings.repository, tmp_path / "copy", symlinks=True)
+    with pytest.raises(KernwrightError, match="was started in"):
+        find_campaign("double", tmp_path / "copy")
+
+
+def test_the_tuner_needs_a_candidate_with_parameters(tmp_path: Path) -> None:
+    repository, task = make_repository(tmp_path / "project"), make_task(tmp_path / "tiny")
+    plan = CampaignPlan(task=str(task), agent="tuner", candidate=make_candidate(tmp_path / "given"))
+    with pytest.raises(KernwrightError, match=r"space\.toml"):
+        start_campaign(repository, plan)
 
 
 def test_a_task_with_two_ops_needs_a_choice(tmp_path: Path, tiny_folder: Path) -> None:

@@ -99,6 +99,10 @@ def test_the_hardware_excludes_configurations_before_and_after_they_are_compiled
     assert limits.problem_before(SPACE, {"THREADS": 256}) is None
     assert limits.problem_before(SPACE, {"THREADS": 2048}) == "2048 threads a block; a block has 1 to 1024"
     assert cpu.problem_before(SPACE, {"THREADS": 2048}) is None
+    zero = Space.model_validate(
+        {"parameters": {"N": {"choices": [1, 0], "default": 1}}, "launch": {"threads": "256 // N"}}
+    )
+    assert "cannot be computed" in str(limits.problem_before(zero, {"N": 0}))
     thin, thick = KernelReport(name="k", registers=32), KernelReport(name="k", registers=128)
     spilling = KernelReport(name="k", registers=255, spill_stores=16, spill_loads=8)
 

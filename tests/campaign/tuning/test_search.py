@@ -89,6 +89,8 @@ def test_a_list_is_searched_in_order_with_the_default_first() -> None:
     [
         ("", "parameters"),
         ("[parameters.A]\nchoices = [1, 2]\ndefault = 3", "default 3 is not one of the values"),
+        ("[parameters.A]\nchoices = [1, 2]\ndefault = 1.0", "default 1.0 is not one of the values"),
+        ("[launch]\nthreads = 'A'\n[parameters.A]\nchoices = ['x']\ndefault = 'x'", "not a number"),
         ("[parameters.A]\nchoices = [1, 1]\ndefault = 1", "different values"),
         ("[parameters.A]\nchoices = ['a b']\ndefault = 'a b'", "a text must be a name"),
         ("[parameters.A]\ndefault = 1", "give either choices or range"),

@@ -7,8 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 from interpreter_server import run_interpreted
+from torch import Tensor
 
+from kernwright.core.op import define
 from kernwright.core.registry import shipped_ops
 from kernwright.scaffold.candidate.candidate_folder import new_candidate
 
@@ -51,6 +54,20 @@ for number, call in enumerate([*calls, calls[0]]):
         if not same:
             print(number, each, json.dumps(call))
 print("layouts", len(kernel._calls))
+"""
+GELU_ERRORS = """
+import importlib.util, sys
+import torch
+
+spec = importlib.util.spec_from_file_location("kernel", sys.argv[1])
+kernel = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(kernel)
+x, scale = torch.linspace(-9.0, 9.0, 5 * 37).reshape(5, 37), torch.rand(37)
+for approximate in ("none", "tanh"):
+    wanted = torch.nn.functional.gelu(x.double(), approximate=approximate) * scale.double()
+    y = torch.empty_like(x)
+    kernel.scaled_gelu(x, scale, approximate=approximate, out=y)
+    print((y - wanted).abs().max().item())
 """
 F32, F16 = "float32", "float16"
 
@@ -133,3 +150,15 @@ for _ in range(2):
         print(error)
 """
     assert run_interpreted(code, str(tmp_path / "own")).count("four axes") == 2
+
+
+def test_gelu_is_generated_with_erf_and_with_tanh(tmp_path: Path) -> None:
+    @define(outputs=["y"], activations=["x"])
+    def scaled_gelu(x: Tensor, scale: Tensor, *, approximate: str = "none") -> Tensor:
+        return torch.nn.functional.gelu(x, approximate=approximate) * scale
+
+    inputs = {"x": [[5, 37], F32], "scale": [[37], F32]}
+    rows = [SimpleNamespace(inputs=inputs, scalars={"approximate": each}) for each in ("none", "tanh")]
+    new_candidate(scaled_gelu, rows, "triton").write(tmp_path / "own")
+    errors = run_interpreted(GELU_ERRORS, str(tmp_path / "own" / "kernel.py")).split()
+    assert len(errors) == 2 and max(map(float, errors)) < 5e-6, "erf and tanh differ by 5e-4"

@@ -82,8 +82,9 @@ def iteration_lines(iteration: Iteration) -> Iterator[str]:
         confirmed = f", confirmed by run {ended.confirmed_run}" if ended.confirmed_run else ""
         yield f"verdict: {ended.verdict}, run {ended.verdict_run}{confirmed}"
     if ended.ratio is not None:
+        predicted = f"; prediction {ended.prediction}" if idea and idea.predicted_ratio is not None else ""
         yield f"measured: {ratio_text(ended.ratio)} over the baseline {interval_text(ended)}, " + (
-            f"{ratio_text(ended.against_best)} over the best version; prediction {ended.prediction}"
+            f"{ratio_text(ended.against_best)} over the best version{predicted}"
         )
     yield f"outcome: {outcome_text(iteration)}" + (f": {_plain(ended.reason)}" if ended.reason else "")
     if ended.next_step:

@@ -51,7 +51,8 @@ class Judging:
             raise NotJudged(str(error.cause).replace(str(folder), "solution"), error.remedy) from None
         if candidate.file.op != self.settings.op:
             raise NotJudged(
-                f"solution/candidate.toml implements {candidate.file.op}", f"the campaign is about {self.settings.op}"
+                f"solution/candidate.toml implements {candidate.file.op}",
+                f'write op = "{self.settings.op}": the campaign is about this op',
             )
         if self.settings.device == "cpu" and candidate.file.language in NEEDS_CUDA:
             raise NotJudged(f"{candidate.file.language} does not run on a CPU", "write the candidate in C++ or Python")

@@ -13,6 +13,7 @@ from kernwright.campaign.state.standing import START, usage_of
 from kernwright.core.errors import KernwrightError
 
 LEAST_AGENT_S = 1.0
+MOST_WITHOUT_EDIT = 5  # calls of an agent in a row that edit nothing; a broken agent fails thousands of times an hour
 
 
 def prepare(work: CampaignWork, agent: Agent | None, assignment: Assignment | None = None) -> list[Iteration]:
@@ -32,7 +33,7 @@ def prepare(work: CampaignWork, agent: Agent | None, assignment: Assignment | No
         if interrupted.edited is None and name not in (START, HUMAN) and (agent is None or agent.name != name):
             raise KernwrightError(
                 f"iteration {interrupted.number} of agent {name} was interrupted and is not finished",
-                f"finish it with `kernwright campaign run --agent {name}`",
+                f"finish it with `kernwright campaign step {work.campaign.name} --agent {name}`",
             )
         work.tell(f"iteration {interrupted.number} is continued")
         done.append(finish(work, agent, assignment))
@@ -53,16 +54,22 @@ def run_campaign(work: CampaignWork, agent: Agent, limits: Budget, agent_limit_s
         agent_limit_s: the longest time of one call of the agent.
     """
     prepare(work, agent, _assignment(work, limits, agent_limit_s))
+    without_edit = 0
     while True:
         found = refusals(work.book.history, limits)
         reasons = [each.why for each in found if each.is_final]
         if why := _exhausted(work, agent):
             reasons.append(why)
+        elif without_edit == MOST_WITHOUT_EDIT:
+            last = work.book.history.iterations[-1].edited
+            told = ": ".join(filter(None, (last.ending, last.reason))) if last else ""
+            reasons.append(f"agent {agent.name} edited nothing in {without_edit} calls, the last one {told}")
         if reasons:
             work.end("; ".join(reasons))
             return "; ".join(reasons)
         _lift(work, found)
-        step_with(work, agent, _assignment(work, limits, agent_limit_s))
+        done = step_with(work, agent, _assignment(work, limits, agent_limit_s))
+        without_edit = 0 if done.edited and done.edited.commit else without_edit + 1
 
 
 def _exhausted(work: CampaignWork, agent: Agent) -> str | None:
@@ -94,5 +101,5 @@ def _assignment(work: CampaignWork, limits: Budget, agent_limit_s: float | None)
         campaign=work.campaign,
         number=work.last_number + 1,
         time_limit_s=max(LEAST_AGENT_S, min(seconds)) if seconds else None,
-        cost_limit_usd=min(costs) if costs else None,
+        cost_limit_usd=max(0.0, min(costs)) if costs else None,
     )

@@ -74,7 +74,8 @@ class CampaignStatus:
         if self.avoid:
             yield f"  avoid    {', '.join(self.avoid)}"
         yield f"  edit     {self.campaign.solution}"
-        yield f"  page     {self.campaign.page}"
+        if self.campaign.page.exists():  # the first record writes it
+            yield f"  page     {self.campaign.page}"
         yield f"  next     {self.next_command}"
 
     def as_json(self) -> dict[str, Any]:

@@ -248,8 +248,9 @@ def _ended(work: CampaignWork, iteration: Iteration) -> IterationEnded:
         improved = improves(again, standing)
         confirmed = again if improved else None
         if not improved:
-            reason = f"the gain was not confirmed with fresh seeds: run {again.run} gave {again.verdict}" + (
-                f", {again.ratio:.3f}x" if again.ratio is not None else ""
+            reason = (
+                f"the gain was not confirmed with fresh seeds: the verdict of run {again.run} is {again.verdict}"
+                + (f", {again.ratio:.3f}x over the baseline" if again.ratio is not None else "")
             )
     return _judged(work, iteration, standing, first, confirmed, reason, time.monotonic() - began)
 

@@ -95,12 +95,18 @@ def _refuse_changes(repository: Repository) -> None:
     if all(change.startswith("submodule ") for change in changes):
         remedy = "`git submodule update --init --recursive`, or commit the changes in it and its new commit here"
     else:
-        remedy = "commit them, `git stash -u`, or add files that do not belong to the project to .gitignore"
+        remedy = (
+            "commit them, add files that do not belong to the project to .gitignore, or start in a clean worktree "
+            "(`git worktree add`)"
+        )
     raise UncleanRepository(f"{repository.root} has changes that are in no commit: {shown}", remedy)
 
 
 def _changes(repository: Repository) -> Iterator[str]:
-    """Yield files that differ from the commit, with what is wrong with each. Files of Kernwright do not count."""
+    """Yield files that differ from the commit, with what is wrong with each.
+
+    Files in the folder of Kernwright do not count, even if they are in the commit: each judgement adds to the ledger.
+    """
     listed = repository.git(
         "status", "--porcelain=v2", "--untracked-files=normal", "--ignore-submodules=none", "-z"
     ).split("\0")
@@ -117,6 +123,8 @@ def _changes(repository: Repository) -> Iterator[str]:
         elif kind in "12u":
             path = line.split(" ", {"1": 8, "2": 9, "u": 10}[kind])[-1]
             skip = kind == "2"  # the old name follows
+            if path.startswith(OWN) and kind == "1":
+                continue
             submodule = parts[1].startswith("S")
             state = "unmerged" if kind == "u" else "staged" if parts[0][1] == "." else "changed"
             yield f"submodule {path} ({state})" if submodule else f"{path} ({state})"

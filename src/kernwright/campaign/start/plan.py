@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from kernwright.baselines.lookup import find_baseline
+from kernwright.campaign.agents.lookup import TUNER
 from kernwright.campaign.campaign import BRANCHES, campaigns_folder
 from kernwright.campaign.history import campaigns_in
 from kernwright.campaign.lookup import SETTINGS_FILE
@@ -16,15 +17,17 @@ from kernwright.campaign.repository import Repository
 from kernwright.campaign.settings import Budget, CampaignLanguage, CampaignSettings
 from kernwright.campaign.start.hygiene import CleanBase
 from kernwright.campaign.state.versions import STARTED
+from kernwright.campaign.tuning.template import Template
 from kernwright.core.errors import EnvironmentProblem, KernwrightError, did_you_mean
 from kernwright.core.plain_text import comparable_name
+from kernwright.judge.device.selection import refuse_device
 from kernwright.judge.request import NEEDS_CUDA, JudgeRequest, policy_of
 from kernwright.ledger.ledger import Ledger
 from kernwright.tasks.candidate import SHIPPED, load_candidate
 from kernwright.tasks.catalog import find_task
 from kernwright.tasks.task import Task
 
-NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,99}")  # the names of its folders have at most 255 bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +56,12 @@ class CampaignPlan:
         Raises:
             KernwrightError: an option is wrong.
         """
+        refuse_device(self.device)
         task = find_task(self.task)
         op = self._op(task)
         language = self._language()
         self._refuse_language(language)
+        self._refuse_tuner(op)
         task.select(self.rows, op, default="smoke" if self.device == "cpu" else "production")
         metric = policy_of(JudgeRequest(task=self.task, candidate=None, metric=self.metric), task).decides
         root = base.repository.root
@@ -119,22 +124,30 @@ class CampaignPlan:
             raise EnvironmentProblem(f"{language} does not run on a CPU", "use --device cuda, or --language cpp")
         if language == "triton":
             raise EnvironmentProblem(
-                "a CPU runs Triton in an interpreter and takes no times, so that nothing could ever improve",
+                "Triton candidates are not timed on a CPU, where Triton runs in an interpreter",
                 "use --device cuda, or --language cpp",
             )
+
+    def _refuse_tuner(self, op: str) -> None:
+        """Refuse the tuner for a candidate that declares no parameters."""
+        if self.agent != TUNER:
+            return
+        if self.candidate is None:
+            raise KernwrightError(
+                "the agent tuner needs a candidate that declares its parameters",
+                f"give one with --from DIR: `kernwright candidate new --op {op} --language cpp` writes one",
+            )
+        Template.read(self.candidate)
 
     def _name(self, op: str, repository: Repository, ledger: Path) -> str:
         if self.name is not None:
             refuse_name(self.name)
-            if is_taken(self.name, repository, ledger):
-                raise KernwrightError(
-                    f"there is a campaign {self.name} already",
-                    f"continue it with `kernwright campaign run {self.name}`, or choose another --name",
-                )
+            if problem := taken(self.name, repository, ledger):
+                raise problem
             return self.name
-        plain = re.sub(r"[^a-z0-9_.-]", "-", op.lower()).strip("-_.") or "campaign"
+        plain = re.sub(r"[^a-z0-9_.-]", "-", op.lower()).strip("-_.")[:90] or "campaign"
         numbered = (f"{plain}-{number}" if number > 1 else plain for number in range(1, 10_000))
-        return next(name for name in numbered if not is_taken(name, repository, ledger))
+        return next(name for name in numbered if not taken(name, repository, ledger))
 
 
 def refuse_name(name: str) -> None:
@@ -143,20 +156,31 @@ def refuse_name(name: str) -> None:
     if not usable or comparable_name(name) == comparable_name(SHIPPED):
         raise KernwrightError(
             f"a campaign cannot be called {name!r}",
-            "use lower-case letters, digits, dashes, dots and underscores; kernwright is the name of the shipped ops",
+            "use at most 100 lower-case letters, digits, dashes, dots and underscores; kernwright is the name of the "
+            "shipped ops",
         )
 
 
-def is_taken(name: str, repository: Repository, ledger: Path) -> bool:
-    """Return whether a campaign has this name. The remains of an interrupted start do not count."""
-    folder = campaigns_folder(repository.root) / name
+def taken(name: str, repository: Repository, ledger: Path) -> KernwrightError | None:
+    """Return why a campaign cannot have this name; None if it can. The remains of an interrupted start do not count."""
+    folder, branch = campaigns_folder(repository.root) / name, f"{BRANCHES}/{name}"
     if (folder / SETTINGS_FILE).exists():
-        return True
+        return KernwrightError(
+            f"there is a campaign {name} already",
+            f"`kernwright campaign status {name}` says how it continues; or choose another --name",
+        )
     book = Ledger(ledger)
     if book.exists and name in campaigns_in(book):
-        return True
-    commit = repository.commit_of(f"refs/heads/{BRANCHES}/{name}")
-    return commit is not None and not (folder.is_dir() and _is_unused(commit, name, repository))
+        return KernwrightError(
+            f"{ledger} has records of a campaign {name} already, whose folder was deleted", "choose another --name"
+        )
+    commit = repository.commit_of(f"refs/heads/{branch}")
+    if commit is None or (folder.is_dir() and _is_unused(commit, name, repository)):
+        return None
+    return KernwrightError(
+        f"there is a branch {branch} already",
+        f"choose another --name, or delete it: `git worktree prune`, then `git branch -D {branch}`",
+    )
 
 
 def _is_unused(commit: str, name: str, repository: Repository) -> bool:

@@ -16,7 +16,7 @@ from kernwright.campaign.record import CampaignStarted
 from kernwright.campaign.repository import GitFailed, Repository
 from kernwright.campaign.settings import CampaignSettings
 from kernwright.campaign.start.hygiene import check_hygiene
-from kernwright.campaign.start.plan import CampaignPlan, is_taken
+from kernwright.campaign.start.plan import CampaignPlan, taken
 from kernwright.campaign.state.book import campaign_lock
 from kernwright.campaign.state.versions import SOLUTION, Versions
 from kernwright.core.errors import KernwrightError
@@ -53,12 +53,12 @@ def start_campaign(
     _exclude(clean.repository)
     campaign = Campaign(settings)
     with campaign_lock(campaign.folder) as lock:
-        if is_taken(campaign.name, clean.repository, settings.ledger):  # another process was faster
-            raise KernwrightError(f"there is a campaign {campaign.name} already", "choose another --name")
+        if problem := taken(campaign.name, clean.repository, settings.ledger):  # another process was faster
+            raise problem
         repository = Repository(clean.repository.root, kept_open=(lock,))
         _make_worktree(campaign, repository)
         _write_start(campaign, files)
-        Versions(campaign, Repository(campaign.worktree, kept_open=(lock,))).commit_start()
+        Versions(campaign, campaign.git(kept_open=(lock,))).commit_start()
         if plan.candidate is not None:
             (campaign.folder / GIVEN).touch()
         with replacing(campaign.folder / SETTINGS_FILE) as stream:

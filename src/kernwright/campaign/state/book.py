@@ -63,7 +63,7 @@ def working_on(campaign: Campaign, listener: Listener | None = None) -> Iterator
     """
     with ExitStack() as stack:
         lock = stack.enter_context(campaign_lock(campaign.folder))
-        book = CampaignBook(campaign, Repository(campaign.worktree, kept_open=(lock,)), listener)
+        book = CampaignBook(campaign, campaign.git(kept_open=(lock,)), listener)
         stack.callback(book.close)
         if book.history.started is None:
             book.append(CampaignStarted(campaign=campaign.name, settings=campaign.settings))

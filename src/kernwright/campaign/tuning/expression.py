@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -49,6 +50,13 @@ class Expression:
             return self._of(self._tree, values)
         except (TypeError, ArithmeticError, KeyError) as error:
             raise ValueError(f"{self.text!r} cannot be computed: {error}") from None
+
+    def number(self, values: Mapping[str, Value]) -> int:
+        """Return its value without a fraction. Raise ValueError if it is no number."""
+        found = self.value(values)
+        if isinstance(found, str) or not math.isfinite(found):
+            raise ValueError(f"{self.text!r} is {found!r}, and not a number")
+        return int(found)
 
     def _of(self, node: ast.expr, values: Mapping[str, Value]) -> Any:
         match node:

@@ -25,7 +25,10 @@ class HardwareLimits:
         """Return why a configuration cannot be good, from its formulas alone."""
         if self.sm is None:
             return None
-        asked, common = _asked(space, configuration), common_limits()
+        try:
+            asked, common = space.asked(configuration), common_limits()
+        except ValueError as error:
+            return str(error)
         if (threads := asked.get("threads", common.warp_threads)) > common.block_threads or threads < 1:
             return f"{threads} threads a block; a block has 1 to {common.block_threads}"
         if (held := asked.get("values_per_thread", 0)) > common.registers_thread:
@@ -38,7 +41,7 @@ class HardwareLimits:
         """Return why a compiled configuration cannot be good: it spills registers, or no block of it fits on an SM."""
         if self.sm is None:
             return None
-        asked = _asked(space, configuration)
+        asked = space.asked(configuration)
         for kernel in code.kernels:
             if kernel.spill_stores or kernel.spill_loads:
                 return f"spills {kernel.spill_stores + kernel.spill_loads} bytes of registers in {kernel.name}"
@@ -61,10 +64,6 @@ class HardwareLimits:
                 f"{shared} bytes of shared memory"
             )
         return None
-
-
-def _asked(space: Space, configuration: Configuration) -> dict[str, int]:
-    return {name: int(formula.value(configuration)) for name, formula in space.launch.formulas().items()}
 
 
 def gpu_architecture(device: str) -> str | None:

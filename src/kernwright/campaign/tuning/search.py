@@ -146,7 +146,7 @@ def require_optuna() -> None:
 
     if importlib.util.find_spec("optuna") is None:
         raise EnvironmentProblem(
-            "optuna is not installed, which the agent tuner searches with",
+            "the agent tuner needs optuna, which is not installed",
             'pip install "kernwright[campaign]"; a bundle carries it with --with-campaign',
         )
 

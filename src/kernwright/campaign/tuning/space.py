@@ -46,7 +46,7 @@ class TunedParameter(BaseModel):
             raise ValueError("a text must be a name: letters, digits and underscores")
         if any(isinstance(value, float) and not math.isfinite(value) for value in self.values):
             raise ValueError("numbers must be finite")
-        if self.default not in self.values:
+        if not _is_in(self.default, self.values):
             raise ValueError(f"default {self.default!r} is not one of the values")
         return self
 
@@ -72,7 +72,7 @@ class TunedParameter(BaseModel):
 
 
 class LaunchFormulas(BaseModel):
-    """The resources that a configuration needs, as formulas over the parameters."""
+    """The resources that a configuration needs, as formulas over the parameters. Their values are numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -107,6 +107,7 @@ class Space(BaseModel):
             if strange := formula.names() - set(self.parameters):
                 raise ValueError(f"{formula.text!r} names {sorted(strange)[0]!r}, which is no parameter")
             formula.value(self.defaults)
+        self.asked(self.defaults)
         if not self.allows(self.defaults):
             raise ValueError("the defaults violate a constraint")
         return self
@@ -114,6 +115,10 @@ class Space(BaseModel):
     @property
     def defaults(self) -> Configuration:
         return {name: parameter.default for name, parameter in self.parameters.items()}
+
+    def asked(self, configuration: Configuration) -> dict[str, int]:
+        """Return the resources that a configuration needs. Raise ValueError if a formula has no number as its value."""
+        return {name: formula.number(configuration) for name, formula in self.launch.formulas().items()}
 
     @property
     def size(self) -> int:

@@ -51,7 +51,10 @@ class Template:
 
     @property
     def text(self) -> str:
-        return self.candidate.sources[self.source].decode("utf-8")
+        try:
+            return self.candidate.sources[self.source].decode("utf-8")
+        except UnicodeDecodeError:
+            raise BadFile(self.candidate.folder / self.source, "", "is not UTF-8", "convert it to UTF-8") from None
 
     def _split(self, text: str | None = None) -> tuple[list[str], list[str], list[str]]:
         """Return the lines up to the block, the block, and the lines from its end on."""
@@ -107,7 +110,7 @@ def _c(value: Value) -> str:
 
 def _read(text: str) -> Value:
     """Return the value of a constant, without a comment behind it."""
-    text = re.split(r"\s+(?://|#)", text)[0]
+    text = re.split(r"\s+(?://|/\*|#)", text)[0]
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):

@@ -18,6 +18,7 @@ from kernwright.campaign.tuning.past_trials import PastTrial, note_of, past_tria
 from kernwright.campaign.tuning.search import SampledSearch, changed_most, require_optuna
 from kernwright.campaign.tuning.space import Configuration
 from kernwright.campaign.tuning.template import Template
+from kernwright.core.errors import BadFile
 from kernwright.judge.rounds.progress import Progress
 from kernwright.tasks.candidate import load_candidate
 
@@ -33,7 +34,11 @@ class TunerAgent:
 
     def edit(self, assignment: Assignment, progress: Progress) -> AgentResult:
         require_optuna()
-        return _TunerIteration(assignment, progress).run()
+        try:
+            iteration = _TunerIteration(assignment, progress)
+        except BadFile as error:  # the next edit of a person may correct it
+            return AgentResult(ending="no_change", reason=f"{NOTHING_LEFT}: {error.cause}; {error.remedy}")
+        return iteration.run()
 
 
 @dataclass
@@ -181,11 +186,13 @@ class _TunerIteration:
             return Idea(hypothesis=hypothesis, direction="defaults")
         before = self.reference
         changed = [name for name in self.template.space.parameters if configuration[name] != before[name]]
-        moves = ", ".join(f"{name} from {before[name]} to {configuration[name]}" for name in changed)
-        meanings = [self.template.space.parameters[name].meaning for name in changed]
-        about = f" ({'; '.join(filter(None, meanings))})" if any(meanings) else ""
+        meanings = {name: self.template.space.parameters[name].meaning for name in changed}
+        moves = [
+            f"{name} from {before[name]} to {configuration[name]}" + (f" ({about})" if about else "")
+            for name, about in meanings.items()
+        ]
         hypothesis = (
-            f"{moves or 'no parameter'}{about}: proposed by the search after {len(self.past)} judged configurations."
+            f"{', '.join(moves) or 'no change'}. Proposed by the search after {len(self.past)} judged configuration(s)."
         )
         return Idea(hypothesis=hypothesis, direction=self._direction(configuration), predicted_ratio=predicted)
 
@@ -195,7 +202,7 @@ class _TunerIteration:
         return "+".join(name.lower().replace("_", "-") for name in names) or "defaults"
 
     def _exhausted(self) -> str:
-        left = "every other configuration goes in a refused direction" if self.has_avoided else NOTHING_LEFT
+        left = "every other configuration has a refused direction" if self.has_avoided else NOTHING_LEFT
         return f"{left}: {len(self.past)} configurations were judged, and the transcript names the excluded ones"
 
     def _say(self, text: str) -> None:

@@ -22,7 +22,6 @@ Version = Annotated[str, typer.Argument(help="number of an iteration, best, or s
 def show(number: Number, name: CampaignName = None, as_json: AsJson = False) -> None:
     """Show one iteration in full: idea, edit, verdict, figures of each row, and the agent's transcript."""
     from kernwright.campaign.lookup import find_campaign
-    from kernwright.campaign.repository import Repository
     from kernwright.campaign.state.versions import Versions
 
     campaign = find_campaign(name)
@@ -39,7 +38,7 @@ def show(number: Number, name: CampaignName = None, as_json: AsJson = False) -> 
         say(f"  row {row.id}: baseline {times[0]}, candidate {times[1]}{ratio}")
     if edited and edited.commit:
         parent = iteration.started.parent_commit
-        versions = Versions(campaign, Repository(campaign.worktree))
+        versions = Versions(campaign, campaign.git())
         say("")
         say(versions.diff(parent, edited.commit).rstrip() or "no difference to the version before")
     if edited and edited.transcript:
@@ -52,11 +51,10 @@ def show(number: Number, name: CampaignName = None, as_json: AsJson = False) -> 
 def diff(before: Version, after: Version, name: CampaignName = None) -> None:
     """Show the difference between two versions of the candidate, as git shows it."""
     from kernwright.campaign.lookup import find_campaign
-    from kernwright.campaign.repository import Repository
     from kernwright.campaign.state.versions import Versions
 
     campaign = find_campaign(name)
-    versions = Versions(campaign, Repository(campaign.worktree))
+    versions = Versions(campaign, campaign.git())
     commits = [_commit(campaign, versions, word) for word in (before, after)]
     say(versions.diff(*commits).rstrip() or f"versions {before} and {after} are the same")
 

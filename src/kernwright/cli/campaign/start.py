@@ -113,8 +113,8 @@ def start(
             prepare(work, None)
         _say_baseline(campaign)
     say(f"  edit     {campaign.solution}")
-    again = " --hypothesis TEXT --direction TAG" if agent == HUMAN else ""
-    say(f"  next     kernwright campaign {'step' if agent == HUMAN else 'run'} {campaign.name}{again}")
+    again = "step {} --hypothesis TEXT --direction TAG" if agent == HUMAN else "run {} --iterations N"
+    say(f"  next     kernwright campaign {again.format(campaign.name)}")
 
 
 def _usual_agent(candidate: Path | None) -> str:

@@ -30,8 +30,8 @@ def new(
 ) -> None:
     """Write a first candidate for an op: it builds and is correct, and its constants can be tuned.
 
-    A kernel is generated from the op's definition if the op is elementwise or reduces rows of the last axis. Other ops
-    are refused. For them, --language python copies the eager chain.
+    A kernel is generated from the op's definition if the op is elementwise or takes means over the last axis, and uses
+    only functions that have generated code. Other ops are refused. For them, --language python copies the eager chain.
     """
     from kernwright.scaffold.candidate.candidate_folder import SPACE_FILE, new_candidate
 
@@ -47,7 +47,8 @@ def new(
     say(f"  kernwright judge {task.name} --candidate {place}{device} --quick")
     if SPACE_FILE in written.files:
         told = f"{task.name} --op {op} --language {written.language}"
-        say(f"  kernwright campaign start {told} --from {place}{device}   # the tuner searches {place / SPACE_FILE}")
+        timed = "" if written.language == "cpp" else " --device cuda"
+        say(f"  kernwright campaign start {told} --from {place}{timed}   # the tuner searches {place / SPACE_FILE}")
 
 
 def _task_with(op: str) -> tuple[Task, Any]:

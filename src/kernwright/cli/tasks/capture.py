@@ -83,7 +83,7 @@ def _targets(calls: list[str], ops: list[str]) -> list[str]:
     targets = list(dict.fromkeys([*calls, *(_op_target(op) for op in ops)])) or _every_op()
     for target in targets:
         if problem := problem_with(target):
-            raise KernwrightError(f"--call {target}: {problem}", "as in --call torch.nn.functional:layer_norm")
+            raise KernwrightError(f"--call {target}: {problem}", "write it as in --call torch.nn.functional:layer_norm")
         if (file := file_in(target)) and not Path(file).is_file():
             raise KernwrightError(f"--call {target}: the file {file} does not exist", "write its path from this folder")
     return targets

@@ -78,7 +78,7 @@ def pages_for(
     for fit in [] if as_json else fits:
         say(fit.line)
         say(f"    {fit.page.summary}")
-        say(f"    fits: {', '.join(fit.reasons)}")
+        say(f"    fits: {', '.join(fit.reasons) or 'any situation'}")
     if not fits:
         say("no page fits; leave --arch or --op out", err=True)
         raise typer.Exit(1)

@@ -13,7 +13,7 @@ TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
 OFFLINE = "HF_HUB_OFFLINE"
 REMEDY = (
     "accept the model's licence on huggingface.co, create a token there, and export it as HF_TOKEN (or log in with "
-    "`hf auth login`); a model that is here already needs none: --model-path DIR"
+    "`hf auth login`); a model on this machine needs no token: name its folder with --model-path DIR"
 )
 
 

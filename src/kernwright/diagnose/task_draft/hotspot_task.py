@@ -42,7 +42,8 @@ class HotspotTask:
         trace, colon, rank = self.hotspot.rpartition(":")
         if not colon or not trace:
             raise KernwrightError(
-                f"--from-hotspot {self.hotspot}: is not of the form TRACE:NUMBER", "as in trace.json.gz:3"
+                f"--from-hotspot {self.hotspot}: is not of the form TRACE:NUMBER",
+                "write it as in --from-hotspot trace.json.gz:3",
             )
         path = Path(trace)
         drafted = draft_op_of(hotspot_of(diagnose(read_recording(path)), rank), path, self.op)

@@ -13,8 +13,13 @@ def find_device(name: str) -> Device:
     """Return the device named `cpu`, `cuda` or `cuda:N`."""
     if name == "cpu":
         return CpuDevice()
-    if re.fullmatch(r"cuda(:\d+)?", name):
-        from kernwright.judge.device.cuda.device import CudaDevice
+    refuse_device(name)
+    from kernwright.judge.device.cuda.device import CudaDevice
 
-        return CudaDevice(name)
-    raise EnvironmentProblem(f"{name!r} is not a device", "use cpu, cuda or cuda:N")
+    return CudaDevice(name)
+
+
+def refuse_device(name: str) -> None:
+    """Raise EnvironmentProblem if a name is not that of a device. This machine need not have it."""
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise EnvironmentProblem(f"{name!r} is not a device", "use cpu, cuda or cuda:N")

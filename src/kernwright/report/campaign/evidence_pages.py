@@ -20,8 +20,10 @@ LIST_READING = f"""\
 the [wiki](../wiki/README.md#what-did-not-work). `kernwright ledger pack` writes the records of a campaign to an archive
 in `{EVIDENCE.as_posix()}`; then the command above writes its pages."""
 READING = """\
-*Over the best* is the ratio over the best version at that time. An idea is called *slower* only if the intervals of
-both versions do not overlap and the ratio is outside the noise band. The verdict compares with the baseline."""
+*Over the baseline* is the speedup of a version, and *verdict* is the outcome of this comparison. *Over the best* is its
+speedup divided by that of the best version at that time, and *result* is the outcome of this second comparison. A
+version is called *slower* only if the intervals of both versions do not overlap and the difference is larger than the
+noise band. *Outcome* says whether the version was kept."""
 
 
 def campaign_files(campaigns: Sequence[RecordedCampaign], docs: Path) -> dict[Path, str]:

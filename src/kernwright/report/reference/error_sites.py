@@ -116,7 +116,8 @@ def _shown(node: ast.expr, scope: Sequence[ast.AST]) -> str:
         case ast.Name(id=name) if (text := _assigned(name, scope)) is not None:
             return text
         case ast.Call(func=ast.Name(id="did_you_mean"), args=args):
-            return f"the names that are close to it; {_shown(args[2], scope)}" if len(args) > 2 else "{close names}"
+            rest = f" {_shown(args[2], scope)}" if len(args) > 2 else ""
+            return f"did you mean {{close names}}?{rest}"
         case _:
             return f"{{{_name(node)}}}"
 

@@ -17,13 +17,14 @@ Generated from the sources by `kernwright wiki check --update`.
 
 An error of Kernwright names its cause and its remedy. The last line of its message names the section of this page that
 has it, with the errors around it: `see: docs/troubleshooting.md#judge`. Names in braces stand for values: `{path}` is a
-path. Search this page for the part of your message that holds no value.
+path. Search this page for the part of your message that holds no value. A message asks "did you mean" only if a known
+name is close to yours.
 
 Exit status 2 means that the command could not run. An *unexpected error* is a bug in Kernwright: run the same command
 with `KERNWRIGHT_TRACE=1`, and report its output. Problems of the machine, such as the driver, permissions or the disk,
 are found by `kernwright doctor`.
 """
-OWN_ARGUMENT = "pass the argument as the definition of the op asks: `kernwright task show TASK` has the signature"
+OWN_ARGUMENT = "correct the argument: `help(kernwright.ops.NAME)` describes the arguments of an op"
 # What a section is about, with the pages to read.
 SECTIONS = {
     "admission": ("tasks from captures, and `task check`", ("own_op.md",)),

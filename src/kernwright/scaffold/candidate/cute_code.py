@@ -19,7 +19,8 @@ from kernwright.scaffold.candidate.traced_op import FLOAT32, DtypeOf, NotPerRow,
 BINARY = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 UNARY = {
     "rsqrt": "cute.math.rsqrt({})", "sqrt": "cute.math.sqrt({})", "exp": "cute.math.exp({})",
-    "tanh": "cute.math.tanh({})", "abs": "cute.math.absf({})", "neg": "-{}", "relu": "_relu({})",
+    "tanh": "cute.math.tanh({})", "erf": "cute.math.erf({})", "abs": "cute.math.absf({})", "neg": "-{}",
+    "relu": "_relu({})",
     "sigmoid": "1.0 / (1.0 + cute.math.exp(-{}))", "silu": "{0} / (1.0 + cute.math.exp(-{0}))",
 }  # fmt: skip
 _EXACT_OPTIONS = """\

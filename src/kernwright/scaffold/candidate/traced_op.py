@@ -12,7 +12,10 @@ from typing import Literal
 from kernwright.core.errors import KernwrightError
 
 ValueKind = Literal["vector", "row"]
-REMEDY = "use --language python, which copies the eager chain of any op, and write the kernel by hand"
+REMEDY = (
+    "write the kernel by hand (docs/candidates.md), or start from --language python, which copies the eager chain of "
+    "any op"
+)
 
 
 class NotPerRow(KernwrightError):
@@ -32,6 +35,14 @@ class DtypeOf:
 
     def __str__(self) -> str:
         return self.name or self.kind
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DtypeOf):
+            raise TypeError(f"its steps depend on whether a dtype is {other}")
+        return (self.kind, self.name, self.parts) == (other.kind, other.name, other.parts)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.name, self.parts))
 
 
 FLOAT32 = DtypeOf("float32")

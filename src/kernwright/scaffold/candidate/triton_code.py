@@ -17,7 +17,7 @@ BINARY = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 UNARY = {
     "rsqrt": "tl.rsqrt({})", "sqrt": "tl.sqrt({})", "exp": "tl.exp({})", "abs": "tl.abs({})", "neg": "-({})",
     "sigmoid": "1.0 / (1.0 + tl.exp(-({0})))", "silu": "({0}) / (1.0 + tl.exp(-({0})))",
-    "tanh": "_tanh({})", "relu": "tl.where(({0}) < 0.0, 0.0, {0})",
+    "tanh": "_tanh({})", "erf": "tl.erf({})", "relu": "tl.where(({0}) < 0.0, 0.0, {0})",
 }  # fmt: skip
 _HEAD = '''"""{op} in one pass: a program holds one row in registers. Written by `kernwright candidate new`; it is
 correct and waits to be tuned.

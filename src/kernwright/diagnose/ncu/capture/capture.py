@@ -35,7 +35,7 @@ class CaptureInterrupted(KernwrightError):
 
     def __init__(self, number: int) -> None:
         self.number = number
-        super().__init__("the capture was interrupted")
+        super().__init__("the capture was interrupted", "run the command again")
 
 
 @dataclass(frozen=True, kw_only=True)
