@@ -43,9 +43,11 @@ def process(*arguments: object, **options: Any) -> subprocess.CompletedProcess[s
 
 
 def test_help_and_tasks_are_shown_without_importing_torch() -> None:
-    """Asking for help, tasks or completions must not import modules that only a judgement needs."""
+    """Asking for help, tasks or completions must not import modules that only a judgement needs, nor must a capture of
+    a program with ncu."""
     code = """
 import os, sys
+import kernwright.diagnose.ncu.capture.target
 from typer.testing import CliRunner
 from kernwright.cli.console import PlainConsole
 from kernwright.cli.main import app
