@@ -28,7 +28,7 @@ fp32 = { atol = 1e-5, rtol = 1e-5 }
 
 [timing]
 block_ms = 0.5
-quads_per_round = 6
+quads_per_round = 8
 first_look = 1
 max_rounds = 4
 """

@@ -42,10 +42,10 @@ neighbours = ["S"]
 fp32 = { atol = 1e-5, rtol = 1e-5 }
 
 [timing]
-block_ms = 2.0
-quads_per_round = 9
+block_ms = 1.0
+quads_per_round = 8
 first_look = 1
-max_rounds = 4
+max_rounds = 2
 """
 X, ANGLES = ["B", "S", "H", "K*2"], ["S", "K"]
 TOML = 'op = "rotary"\nlanguage = "cpp"\nentry = "kernel.cc:rotary"\n\n[build]\ncflags = ["-fno-math-errno"]\n'

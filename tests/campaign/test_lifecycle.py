@@ -19,7 +19,7 @@ PLACE = "src/kernwright/ops/rotation/promoted/rotary_cpu"
 TEMPLATE = """import torch
 
 # kernwright tune: begin
-TIMES = 24
+TIMES = 12
 # kernwright tune: end
 
 
@@ -30,7 +30,7 @@ def rotary(x, cos, sin):
         y = torch.stack((left * c - right * s, right * c + left * s), -1)
     return y.flatten(-2)
 """
-SPACE = "[parameters.TIMES]\nchoices = [24, 1]\ndefault = 24\n"
+SPACE = "[parameters.TIMES]\nchoices = [12, 1]\ndefault = 12\n"
 TOML = 'op = "rotary"\nlanguage = "python"\nentry = "kernel.py:rotary"\n'
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -58,35 +59,49 @@ def test_a_public_call_is_recorded_once_however_it_runs(capture: Capturing) -> N
     assert "problem" not in run.done.stderr and run.capture.header.problems == ()
 
 
-def test_the_documented_name_is_the_op_and_a_fallback_warning_names_the_programs_own_line(capture: Capturing) -> None:
-    script = (
-        "import torch\nfrom kernwright import nn, ops\nfrom kernwright.ops import norm_scale_shift\n"
-        "row = torch.ones(8)\n"
-        "ops.scale_shift(torch.ones(1, 3, 8), row, row)  # an op's line\n"
-        "with torch.no_grad(): nn.RMSNorm(8)(row)  # a module's line\n"
-        "for _ in range(3): norm_scale_shift(torch.ones(1, 3, 64), torch.ones(64), torch.ones(64))\n"
-    )
-    run = capture(script, "kernwright.ops:scale_shift", "kernwright.ops:rms_norm", NORM)
-    said = [line.strip() for line in run.done.stderr.splitlines() if "Fallback" in line or "'s line" in line]
+FALLBACKS_AND_GRAPH = """
+import torch
+from kernwright import nn, ops
+from kernwright.ops import norm_scale_shift
+
+row = torch.ones(8)
+ops.scale_shift(torch.ones(1, 3, 8), row, row)  # an op's line
+with torch.no_grad(): nn.RMSNorm(8)(row)  # a module's line
+for _ in range(3): norm_scale_shift(torch.ones(1, 3, 64), torch.ones(64), torch.ones(64))
+
+def model(x): return ops.norm_scale_shift(x, row, row)
+compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+for _ in range(3): compiled(torch.ones(1, 3, 8))
+model(torch.ones(1, 4, 8))
+"""
+
+
+@pytest.fixture(scope="module")
+def several(capture_in: Callable[..., Capturing], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Capture several calls in one program, because the import of torch takes seconds."""
+    capture = capture_in(tmp_path_factory.mktemp("several"), dict(os.environ))
+    targets = ("kernwright.ops:scale_shift", "kernwright.ops:rms_norm", NORM, "kernwright::norm_scale_shift")
+    run = capture(FALLBACKS_AND_GRAPH, *targets)
+    assert run.done.returncode == 0, run.done.stderr
+    return run
+
+
+def test_the_documented_name_is_the_op_and_a_fallback_warning_names_the_programs_own_line(several: Any) -> None:
+    said = [line.strip() for line in several.done.stderr.splitlines() if "Fallback" in line or "'s line" in line]
     assert ["Fallback: scale_shift" in said[0], "op's line" in said[1]] == [True, True], said
     assert ["Fallback: rms_norm" in said[2], "module's line" in said[3]] == [True, True], said
-    (call,) = run.capture.of(NORM)
+    (call,) = [call for call in several.capture.of(NORM) if call.values()["x"].shape == (1, 3, 64)]
     assert (call.call, call.count) == (NORM, 3)
     names = ["x", "scale", "shift", "weight", "bias", "norm_type", "eps", "backend", "contract", "out"]
     assert [argument.name for argument in call.arguments] == names
 
 
-def test_compiled_code_is_recorded_too_and_keeps_its_graph_whole(capture: Capturing) -> None:
-    run = capture(
-        "import torch\nfrom kernwright import ops\n"
-        "def model(x): return ops.norm_scale_shift(x, torch.ones(8), torch.ones(8))\n"
-        "compiled = torch.compile(model, backend='aot_eager', fullgraph=True)\n"
-        "for _ in range(3): compiled(torch.ones(1, 3, 8))\n"
-        "model(torch.ones(1, 4, 8))\n",
-        "norm_scale_shift", "kernwright::norm_scale_shift",
-    )  # fmt: skip
-    assert run.done.returncode == 0, run.done.stderr
-    assert run.capture.counts == {NORM: 4, "torch.ops.kernwright:norm_scale_shift": 3}
+def test_compiled_code_is_recorded_too_and_keeps_its_graph_whole(several: Any) -> None:
+    def counts(target: str) -> dict[tuple[int, ...], int]:
+        return {call.values()["x"].shape: call.count for call in several.capture.of(target)}
+
+    assert counts(NORM) == {(1, 3, 64): 3, (1, 3, 8): 3, (1, 4, 8): 1}
+    assert counts("torch.ops.kernwright:norm_scale_shift") == {(1, 3, 8): 3}
 
 
 def test_without_a_name_every_op_is_recorded_and_this_is_reported(capture: Capturing) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -43,21 +40,6 @@ def test_the_judge_finds_a_new_candidate_correct(
     for each in verdict["rows"]:
         assert each["verdict"] not in ("incorrect", "failed", "tampered"), each["reasons"]
         assert each["cases"] > 5
-
-
-@pytest.mark.slow
-def test_an_op_of_a_users_own_task_gets_a_candidate(
-    tmp_path: Path, private_tmp: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = shutil.copytree(Path(__file__).parents[2] / "examples" / "own_op", tmp_path / "own_op")
-    monkeypatch.chdir(folder)
-    capture = ["capture", "--call", "model.py:gated_relu2", "--out", "calls.jsonl", "--"]
-    subprocess.run(
-        [sys.executable, "-m", "kernwright", *capture, sys.executable, "model.py"], check=True, capture_output=True
-    )
-    run("task", "new", "gated_relu2", "--from", "calls.jsonl", "--draft-op", "model.py:gated_relu2")
-    run("candidate", "new", "--op", "gated_relu2", "--language", "cpp", "mine")
-    assert sorted(path.name for path in (folder / "mine").iterdir()) == ["candidate.toml", "kernel.cc", "space.toml"]
 
 
 def test_wrong_requests_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,14 +43,17 @@ def process(*arguments: object, **options: Any) -> subprocess.CompletedProcess[s
 
 
 def test_help_and_tasks_are_shown_without_importing_torch() -> None:
-    """Asking for help, tasks or completions must not import modules that only a judgement needs."""
+    """Asking for help, tasks or completions must not import modules that only a judgement needs, nor must a capture of
+    a program with ncu."""
     code = """
 import os, sys
+import kernwright.diagnose.ncu.capture.target
 from typer.testing import CliRunner
 from kernwright.cli.console import PlainConsole
 from kernwright.cli.main import app
 outputs = [CliRunner().invoke(app, words.split()) for words in (
     "--help", "judge -h", "task list", "task list --digests", "task show norm_scale_shift", "task show nosuch",
+    "judge nosuch",
 )]
 words = {"COMP_WORDS": "kernwright task show norm_inf", "COMP_CWORD": "3", "_KERNWRIGHT_COMPLETE": "complete_bash"}
 completed = CliRunner(env=words).invoke(app, [], prog_name="kernwright")
@@ -59,7 +62,7 @@ print([module for module in ("torch", "scipy", "numpy") if module in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("[0, 0, 0, 0, 0, 1] ['norm_infer']")
+    assert lines[0].startswith("[0, 0, 0, 0, 0, 1, 1] ['norm_infer']")
     for command in ("judge", "task", "capture", "ledger", "report", "bundle", "exploits"):
         assert command in done.stdout
     assert lines[-1] == "[]"

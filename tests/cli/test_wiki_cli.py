@@ -31,8 +31,13 @@ def test_for_gives_reasons() -> None:
     found = json.loads(run("for", "--bottleneck", "shared-memory", "--json"))["pages"]
     assert found[0]["name"] == "shared-memory" and found[0]["reasons"]
     assert run("for", "--language", "triton").startswith("triton-")
+    assert "fits: any situation" in run("for", "--op", "unknown"), "pages for any op"
     with pytest.raises(KernwrightError, match="use cuda, triton"):
         run("for", "--language", "rust")
+    for arch in ("A100", "H200", "hopper", "sm_"):
+        with pytest.raises(KernwrightError, match="is not an architecture"):
+            run("for", "--arch", arch)
+    assert run("for", "--arch", "9.0") == run("for", "--arch", "sm_90a") == run("for", "--arch", "sm90")
     with pytest.raises(KernwrightError, match="bottleneck"):
         run("for", "--bottleneck", "sped")
     with pytest.raises(KernwrightError, match="situation"):

@@ -23,24 +23,42 @@ def commands() -> list[list[str]]:
     return [shlex.split(line)[1:] for line in block.splitlines()]
 
 
-@pytest.mark.slow
-def test_the_page_leads_to_a_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, private_tmp: Path) -> None:
-    folder = shutil.copytree(CHECKOUT / "examples" / "own_op", tmp_path / "own_op")
-    monkeypatch.chdir(folder)
-    capture, new, check, judge = commands()
+@pytest.fixture(scope="module")
+def drafted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the example with its captured calls and the task that was drafted from them."""
+    folder = shutil.copytree(CHECKOUT / "examples" / "own_op", tmp_path_factory.mktemp("example") / "own_op")
+    capture, new, *_ = commands()
     capture[capture.index("python")] = sys.executable
     done = subprocess.run(
-        [sys.executable, "-m", "kernwright", *capture], capture_output=True, text=True, check=False, timeout=120
-    )
+        [sys.executable, "-m", "kernwright", *capture],
+        capture_output=True, text=True, check=False, timeout=120, cwd=folder,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    for command in (new, check):
-        result = CliRunner().invoke(app, command)
-        assert result.exit_code == 0, (result.output, result.exception)
-    drafted = (folder / "tasks" / "gated_relu2" / "ops.py").read_text()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        result = CliRunner().invoke(app, new)
+    assert result.exit_code == 0, (result.output, result.exception)
+    return folder
+
+
+@pytest.mark.slow
+def test_the_page_leads_to_a_verdict(drafted: Path, monkeypatch: pytest.MonkeyPatch, private_tmp: Path) -> None:
+    monkeypatch.chdir(drafted)
+    *_, check, judge = commands()
+    result = CliRunner().invoke(app, check)
+    assert result.exit_code == 0, (result.output, result.exception)
+    ops = (drafted / "tasks" / "gated_relu2" / "ops.py").read_text()
     shown = PAGE.read_text().partition("```python\nimport torch\n")[2].partition("```")[0]
-    assert shown in drafted, "the page shows the file that is written"
+    assert shown in ops, "the page shows the file that is written"
     CliRunner().invoke(app, [*judge, "--json", "verdict.json"])
-    verdict = json.loads((folder / "verdict.json").read_text())
+    verdict = json.loads((drafted / "verdict.json").read_text())
     assert verdict["verdict"] in ("faster", "same", "slower", "inconclusive"), verdict["reasons"]
     assert verdict["not_admitted"] is None
     assert {row["cases"] > 5 for row in verdict["rows"]} == {True}
+
+
+def test_an_op_of_a_users_own_task_gets_a_candidate(drafted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(drafted)
+    result = CliRunner().invoke(app, ["candidate", "new", "--op", "gated_relu2", "--language", "cpp", "mine"])
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert sorted(path.name for path in (drafted / "mine").iterdir()) == ["candidate.toml", "kernel.cc", "space.toml"]

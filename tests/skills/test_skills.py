@@ -107,6 +107,9 @@ def test_skills_are_installed_where_the_user_says(tmp_path: Path, monkeypatch: p
         assert set(states(folder).values()) == {"current"}
     for words in (["--agent", "nobody"], ["--user", "--dir", "x"]):
         assert isinstance(CliRunner().invoke(app, ["skills", "install", *words]).exception, KernwrightError)
+    (tmp_path / "file").touch()
+    refused = CliRunner().invoke(app, ["skills", "install", "--dir", str(tmp_path / "file")]).exception
+    assert isinstance(refused, KernwrightError) and "cannot be written" in refused.cause
     assert run("show", "use-ops")[1].strip() == find_skill("kernwright-use-ops").text.strip()
     with pytest.raises(KernwrightError, match="use-op"):
         find_skill("use-op")

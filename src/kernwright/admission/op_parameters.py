@@ -22,6 +22,7 @@ from kernwright.capture.capture import (
 )
 from kernwright.core.errors import KernwrightError
 from kernwright.core.op import Scalar
+from kernwright.core.plain_text import scalar_literal
 
 SCALARS = ("bool", "int", "float", "str")
 CONSTANTS = ("dtype", "layout", "memory_format")
@@ -101,7 +102,7 @@ def _same_shapes(tensor: OpTensor, first: OpTensor) -> bool:
 def _literal(value: Scalar) -> str:
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
-    return repr(value) if not isinstance(value, float) or math.isfinite(value) else f'float("{value}")'
+    return scalar_literal(value)
 
 
 def read_parameters(where: str, calls: Sequence[CapturedCall], source: FunctionSource | None) -> OpParameters:
@@ -260,7 +261,7 @@ class _Reader:
         if any(isinstance(value, float) and not math.isfinite(value) for value in values):  # a row cannot hold it
             if len(set(map(repr, values))) > 1:
                 raise self._refusal(place, f"is {first} in some calls and another number in others")
-            return f'float("{first}")'
+            return scalar_literal(first)
         if type(default) is type(first) or (isinstance(first, float) and type(default) is int):
             first = type(first)(default)
         name = self._name(place)

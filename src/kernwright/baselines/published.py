@@ -10,16 +10,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernwright.baselines.adapter import Adapter, Capability, Signature, Table
 from kernwright.baselines.lock import Lock, read_lock
 from kernwright.core.digest import Source, code_digest
 from kernwright.core.errors import EnvironmentProblem
-from kernwright.core.op import Op
 from kernwright.packages.store import Store
 from kernwright.packages.tree import Machine, Tree
 from kernwright.tasks.workload import Workload
+
+if TYPE_CHECKING:
+    from kernwright.core.op import Op  # imports torch, which takes seconds
 
 PACKAGE = "kernwright.baselines"
 IN_EVERY_WORKER = ("adapter.py", "loading.py", "sglang/stand_ins.py")

@@ -37,8 +37,8 @@ class BestVersion:
         edited = best.edited if best is not None else None
         if best is None or edited is None or edited.commit is None or edited.candidate_digest is None:
             raise KernwrightError(
-                f"campaign {campaign.name} has no version that is faster than its baseline",
-                f"continue it: kernwright campaign run {campaign.name}",
+                f"campaign {campaign.name} has no version that is proven faster than its baseline",
+                f"`kernwright campaign status {campaign.name}` says how it continues",
             )
         return cls(
             campaign=campaign,

@@ -6,6 +6,7 @@ cursor, reorder a line or hide characters, and a name must not pass for another 
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from itertools import chain
 
@@ -67,3 +68,8 @@ def comparable_name(name: str) -> str:
     folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", name).casefold())
     seen = (char for char in folded if (_shows(char) and not unicodedata.combining(char)) or char.isspace())
     return "".join(seen).strip().translate(_LATIN)
+
+
+def scalar_literal(value: bool | int | float | str | None) -> str:
+    """Return a scalar as Python source. Infinite numbers and NaN have no literal."""
+    return f'float("{value}")' if isinstance(value, float) and not math.isfinite(value) else repr(value)

@@ -90,7 +90,7 @@ def _found(skill: Skill, folder: Path) -> InstalledSkill:
     path = folder / skill.name / SKILL_FILE
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return InstalledSkill(skill, folder, "missing")
     except (OSError, UnicodeDecodeError):
         return InstalledSkill(skill, folder, "foreign")

@@ -8,6 +8,7 @@ the_wiki().fitting("issue", "sm_90", "norm_scale_shift")
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -117,10 +118,10 @@ def _plain(arch: str | None) -> str | None:
     """Return sm_90 for sm_90, sm90, 9.0 and sm_90a, and cpu for cpu."""
     if not arch or arch == CPU:
         return arch or None
-    digits = "".join(letter for letter in arch if letter.isdigit())
-    if not digits:
+    found = re.fullmatch(r"(?:sm_?)?(\d+)\.?(\d)[a-z]?", arch.strip().casefold())
+    if not found:  # the numbers of products are no architectures: an A100 is no sm_100
         raise KernwrightError(f"{arch!r} is not an architecture", "use a name such as sm_80, sm_90 or sm_100, or cpu")
-    return f"sm_{digits}"
+    return f"sm_{found[1]}{found[2]}"
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,7 @@ def test_status_and_list_tell_the_stage_and_the_next_command(campaign: Campaign)
     status = json.loads(call("status", "--json"))
     assert (status["stage"], status["is_running"], status["best"]["iteration"]) == ("prepared", False, None)
     assert status["folder"] == str(campaign.agent_folder)
+    assert status["page"] not in call("status"), "the page does not exist yet"
     assert "double: prepared, 0 iteration(s)" in call("list")
     assert [each["campaign"] for each in json.loads(call("list", "--json"))["campaigns"]] == ["double"]
 

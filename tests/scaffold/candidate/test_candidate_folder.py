@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import shutil
 from importlib.resources import files
 from pathlib import Path
@@ -51,6 +52,9 @@ def test_a_kernel_is_generated_or_refused(op: str) -> None:
         ("stream", "cutedsl", False),  # an argument twice
         ("tl", "triton", False),  # a module
         ("torch", "cutedsl", False),
+        ("map", "triton", False),  # a builtin that the code calls
+        ("num_warps", "triton", False),  # an option of the launch
+        ("input", "triton", True),
         ("line", "cpp", True),
     ],
 )
@@ -63,6 +67,102 @@ def test_an_argument_with_a_name_of_the_generated_code_is_refused(argument: str,
     else:
         with pytest.raises(NotPerRow, match=f"its argument '{argument}' has a name"):
             new_candidate(op, [], language)
+
+
+def odd_op(text: str, outputs: tuple[str, ...] = ("y",), **options: Any) -> Any:
+    """Return the op `odd` of a definition in text."""
+    scope: dict[str, Any] = {"Tensor": torch.Tensor, "torch": torch}
+    exec(text, scope)
+    return define(outputs=outputs, activations=["x"], **options)(scope["odd"])
+
+
+@pytest.mark.parametrize("language", ["cpp", "cuda", "triton", "cutedsl"])
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ("return x * 2 if n == 2 else x", "the number n"),
+        ("return -x if n else x", "the number n"),
+        ("return x * 2 if x.dtype == torch.float32 else x", "a dtype"),
+        ("return x * 2 if x.shape[-1] == 64 else x", "the last axis"),
+        ("return x if x == 0 else x * 2", "the values"),
+        ("return x * float('inf')", "the number inf"),
+    ],
+)
+def test_steps_that_a_trace_cannot_know_are_refused(language: str, body: str, named: str) -> None:
+    """Otherwise the kernel would have one of two branches."""
+    with pytest.raises(NotPerRow, match=named):
+        new_candidate(odd_op(f"def odd(x: Tensor, *, n: int = 2) -> Tensor:\n    {body}\n"), [], language)
+
+
+@pytest.mark.parametrize("body", ["x *= g", "x -= g", "x /= g", "torch.relu_(x)", "torch.nn.functional.silu(x, True)"])
+def test_a_changed_argument_is_stored(body: str) -> None:
+    op = odd_op(f"def odd(x: Tensor, g: Tensor) -> None:\n    {body}\n", (), inplace=["x"])
+    try:
+        text = new_candidate(op, [], "triton").files["kernel.py"]
+    except NotPerRow:
+        assert body == "torch.relu_(x)", "it is not one of the functions that are known"
+    else:
+        assert "tl.store(x_row" in text
+
+
+@pytest.mark.parametrize("language", ["cpp", "cuda", "triton", "cutedsl"])
+def test_texts_and_numbers_are_quoted(language: str, tmp_path: Path) -> None:
+    text = """def odd(x: Tensor, *, mode: str = 'a"b\\\\\\n', limit: float = float("inf")) -> Tensor:
+    return x * 2 + limit if mode == "tail" else x.mean(dim=-1, keepdim=True) * x\n"""
+    new_candidate(odd_op(text), [], language).write(tmp_path / "own")
+    if (source := tmp_path / "own" / "kernel.py").exists():
+        assert 'float("inf")' in source.read_text() and ast.parse(source.read_text())
+    elif language == "cpp":
+        assert CodeCompiler("host").compile(load_candidate(tmp_path / "own")).problem == ""
+    with pytest.raises(NotPerRow, match="'class' is a word of Python"):
+        new_candidate(odd_op("def odd(x: Tensor) -> Tensor:\n    return x * 2\n", ("class",)), [], "triton")
+
+
+def test_arguments_with_names_of_cpp(tmp_path: Path) -> None:
+    names = ("call", "default", "ffi", "errno", "SUMS", "run", "prepare", "int64_t")
+    text = f"def odd(x: Tensor, {': Tensor, '.join(names)}: Tensor) -> Tensor:\n    return x + {' + '.join(names)}\n"
+    new_candidate(odd_op(text, ("new",)), [], "cpp").write(tmp_path / "own")
+    assert CodeCompiler("host").compile(load_candidate(tmp_path / "own")).problem == ""
+
+
+HELPERS = """
+import functools
+import math
+import torch
+from torch import Tensor
+from torch.nn.functional import silu as act
+
+FAR, NONE, KINDS = float("-inf"), None, {torch.float32: 1.0}
+half = lambda x: x * 0.5
+
+
+@functools.lru_cache
+def constant(n): return math.sqrt(n)
+
+
+def plain(x): return half(x) + constant(4)
+
+
+again = plain
+
+
+def odd(x: Tensor, *, limit: float = FAR) -> Tensor:
+    return again(act(x)).clamp(min=limit) * KINDS[torch.float32] * (NONE or 1)
+"""
+
+
+def test_helpers_of_any_kind_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "helpers_of_odd.py").write_text(HELPERS)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("helpers_of_odd")
+    op = define(outputs=["y"], activations=["x"])(module.odd)
+    space: dict[str, Any] = {"__name__": "own"}
+    exec(new_candidate(op, [], "python").files["kernel.py"], space)
+    x = torch.randn(4, 8)
+    assert torch.equal(space["odd"](x), module.odd(x))
+    monkeypatch.setattr(module, "FAR", torch.ones(1))
+    with pytest.raises(KernwrightError, match="FAR is a Tensor"):
+        new_candidate(op, [], "python")
 
 
 def test_every_language_has_code_for_every_function() -> None:

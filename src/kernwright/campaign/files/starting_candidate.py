@@ -8,6 +8,7 @@ from pathlib import Path
 from kernwright.campaign.files.reference import reference_text
 from kernwright.campaign.settings import CampaignLanguage
 from kernwright.core.errors import KernwrightError
+from kernwright.core.plain_text import scalar_literal
 from kernwright.tasks.candidate import CANDIDATE_FILE, load_candidate
 from kernwright.tasks.task import Task
 
@@ -28,7 +29,7 @@ def starting_candidate(task: Task, op: str, language: CampaignLanguage) -> dict[
         )
     schema = task.schemas[op]
     tensors = [f"{each.name}=None" if each.optional else each.name for each in schema.tensor_parameters]
-    scalars = [f"{name}={value!r}" for name, value in schema.scalar_defaults.items()]
+    scalars = [f"{name}={scalar_literal(value)}" for name, value in schema.scalar_defaults.items()]
     called = [each.name for each in schema.tensor_parameters] + [f"{name}={name}" for name in schema.scalar_defaults]
     text = "\n".join(
         [

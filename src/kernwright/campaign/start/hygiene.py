@@ -95,7 +95,10 @@ def _refuse_changes(repository: Repository) -> None:
     if all(change.startswith("submodule ") for change in changes):
         remedy = "`git submodule update --init --recursive`, or commit the changes in it and its new commit here"
     else:
-        remedy = "commit them, `git stash -u`, or add files that do not belong to the project to .gitignore"
+        remedy = (
+            "commit them, add files that do not belong to the project to .gitignore, or start in a clean worktree "
+            "(`git worktree add`)"
+        )
     raise UncleanRepository(f"{repository.root} has changes that are in no commit: {shown}", remedy)
 
 

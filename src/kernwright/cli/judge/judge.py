@@ -13,6 +13,7 @@ import typer
 from kernwright.cli.arguments import complete_baselines, complete_contenders, complete_rows, complete_tasks
 from kernwright.cli.duration import Wait
 from kernwright.cli.output import refuse_unwritable, say, write_whole
+from kernwright.tasks.catalog import find_task_folder
 
 if TYPE_CHECKING:
     from kernwright.judge.judge_request import JudgeRequest
@@ -96,6 +97,7 @@ def judge(
         return
     if task is None:
         raise typer.BadParameter("name a task, or start a server with --serve", param_hint="'TASK'")
+    find_task_folder(task)  # reports a misspelt name before torch is imported, which takes seconds
     from kernwright.advice.advice import advice_after
     from kernwright.advice.document import JudgedDocument
     from kernwright.cli.console import ProgressBar, out

@@ -46,7 +46,7 @@ def explain(
     from kernwright.ops import FAMILIES
 
     if op not in FAMILIES:  # checked before torch is imported
-        remedy = did_you_mean(op, FAMILIES, f"the ops are: {', '.join(sorted(FAMILIES))}")
+        remedy = did_you_mean(op, FAMILIES, f"the ops of kernwright.ops are: {', '.join(sorted(FAMILIES))}")
         raise KernwrightError(f"there is no op {op!r}", remedy)
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode

@@ -150,12 +150,12 @@ def _slow_calls(waited: Waited) -> str:
         return ""
     text = f": {len(slow)} of its {waited.total} calls take {_span([c.duration_us for c in slow])}"
     if waited.total > len(slow):
-        text += f" where the others take {_time(waited.typical_us)}"
+        text += f", and the others take {_time(waited.typical_us)}"
     shapes = _shapes(slow)
     if len(slow) > 1 and len(shapes) == len(slow):
-        text += f", each with shapes of its own ({'; '.join(shapes[:MOST_SHAPES])})"
+        text += f"; each slow call has other shapes ({'; '.join(shapes[:MOST_SHAPES])})"
     elif shapes:
-        text += f", with the shapes {'; '.join(shapes[:MOST_SHAPES])}"
+        text += f"; the slow calls have the shapes {'; '.join(shapes[:MOST_SHAPES])}"
     return text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from importlib.resources import files
@@ -43,26 +44,30 @@ def _numbers(op: TracedOp) -> list[str]:
 
 def _parameters(op: TracedOp) -> Iterator[str]:
     for name, optional in op.tensors:
-        yield f"ffi::Optional<ffi::TensorView> {name}" if optional else f"ffi::TensorView {name}"
-    yield from (f"{TYPES[type(value)]} {name}" for name, value in op.scalars)
-    yield from (f"ffi::TensorView {name}" for name in op.outputs)
+        yield f"ffi::Optional<ffi::TensorView> {_own(name)}" if optional else f"ffi::TensorView {_own(name)}"
+    yield from (f"{TYPES[type(value)]} {_own(name)}" for name, value in op.scalars)
+    yield from (f"ffi::TensorView {_own(name)}" for name in op.outputs)
+
+
+def _own(name: str) -> str:
+    """Return the parameter of an argument. Its name is none of C++, of the template and of macros."""
+    return f"{name}_"
 
 
 def _arguments(op: TracedOp, operands: dict[str, int]) -> Iterator[str]:
     optional = {name for name, may_lack in op.tensors if may_lack}
     for name, number in operands.items():
-        given = f"if ({name}.has_value()) " if name in optional else ""
-        yield f"  {given}call.operands[{number}] = described({name}{'.value()' if given else ''});"
+        given = f"if ({_own(name)}.has_value()) " if name in optional else ""
+        yield f"  {given}call.operands[{number}] = described({_own(name)}{'.value()' if given else ''});"
     for number, name in enumerate(_numbers(op)):
-        yield f"  call.scalars[{number}] = static_cast<float>({name});"
+        yield f"  call.scalars[{number}] = static_cast<float>({_own(name)});"
 
 
 def _dispatch(op: TracedOp, language: NativeLanguage) -> Iterator[str]:
     optional = [name for name, may_lack in op.tensors if may_lack]
     for number, variant in enumerate(op.variants):
-        tests = [f"{name}.has_value()" if name in variant.given else f"!{name}.has_value()" for name in optional]
-        for name, value in variant.choices:
-            tests.append(f'{name} == "{value}"' if isinstance(value, str) else f"{name} == {str(value).lower()}")
+        tests = [f"{'' if name in variant.given else '!'}{_own(name)}.has_value()" for name in optional]
+        tests += [f"{_own(name)} == {json.dumps(value)}" for name, value in variant.choices]
         views = {name: view for name, view in variant.views if view}
         modulated = [str(_index(op, name)) for name, view in views.items() if view == "over_tokens"]
         extended = [str(_index(op, name)) for name, view in views.items() if view == "new_axis"]
@@ -80,7 +85,7 @@ def _index(op: TracedOp, name: str) -> int:
 
 def _variant(op: TracedOp, variant: TracedVariant, number: int, operands: dict[str, int]) -> str:
     given = f"with {', '.join(variant.given)}" if variant.given else "without optional tensors"
-    chosen = "".join(f", {name} {value}" for name, value in variant.choices)
+    chosen = "".join(f", {name} {value!r}" for name, value in variant.choices)
     lines = [
         f"// {given}{chosen}", f"struct Variant{number} {{", "  template <typename Row>",
         "  ROW_FUNCTION void operator()(const Call& call, Row& row) const {",

@@ -8,8 +8,11 @@ own `_prepared`, which makes this function.
 from __future__ import annotations
 
 import ast
+import builtins
+import keyword
 from collections.abc import Iterable, Iterator
 
+from kernwright.core.plain_text import scalar_literal
 from kernwright.scaffold.candidate.traced_op import FLOAT32, DtypeOf, NotPerRow, TracedOp, TracedVariant
 
 _CALLS = '''
@@ -78,7 +81,7 @@ def function_of(op: TracedOp) -> str:
 
 def _function(op: TracedOp) -> Iterator[str]:
     tensors = [f"{name}=None" if optional else name for name, optional in op.tensors]
-    scalars = [f"{name}={value!r}" for name, value in op.scalars]
+    scalars = [f"{name}={scalar_literal(value)}" for name, value in op.scalars]
     out = ["out"] if op.outputs else []
     keywords = ["*", *scalars, *out] if scalars or out else []
     yield f"def {op.name}({', '.join([*tensors, *keywords])}):"
@@ -119,10 +122,16 @@ def _prepared(op: TracedOp, variant: TracedVariant, number: int) -> Iterator[str
 
 def refuse_names_of_code(op: TracedOp, source: str) -> None:
     """Raise NotPerRow if an argument of the op has a name that the generated code uses for something else."""
+    arguments = [*(name for name, _ in op.tensors), *(name for name, _ in op.scalars), *op.outputs]
+    if words := [name for name in arguments if keyword.iskeyword(name)]:
+        raise NotPerRow(op.name, f"{words[0]!r} is a word of Python, and no argument can have this name")
     tree = ast.parse(source)
     own = {name for statement in tree.body for name in _names_bound_by(statement)} - {op.name}
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    own |= {call.func.id for call in calls if isinstance(call.func, ast.Name) and hasattr(builtins, call.func.id)}
+    own |= {str(option.arg) for call in calls for option in call.keywords}  # options of a launch
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    for name in [*(name for name, _ in op.tensors), *(name for name, _ in op.scalars), *op.outputs]:
+    for name in arguments:
         counts = [
             sum(each.arg == name for each in ast.walk(function.args) if isinstance(each, ast.arg))
             for function in functions

@@ -13,6 +13,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from kernwright.scaffold.candidate.traced_op import (
@@ -106,24 +107,38 @@ class RowTrace:
         return value
 
 
-@dataclass(frozen=True)
-class _Scalar:
-    """A number that a call gives."""
+class _Unknown:
+    """A value that only a call has. The steps of the computation must not depend on it."""
 
-    name: str
-
-
-class _AnyRank:
-    """The number of axes, or the size of an axis. Only the layout of modulations may depend on it."""
+    meaning = "the values of tensors"
 
     def __eq__(self, other: object) -> bool:
-        raise TypeError("the result depends on the number of axes")
+        raise TypeError(f"its steps depend on {self.meaning}")
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"its steps depend on {self.meaning}")
 
     __hash__ = None  # type: ignore[assignment]
 
 
-class _Shape:
+class _Scalar(_Unknown):
+    """A number that a call gives."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.meaning = f"the number {name}; a text or a truth value may choose them"
+
+
+class _AnyRank(_Unknown):
+    """The number of axes, or the size of an axis. Only the layout of modulations may depend on it."""
+
+    meaning = "the number of axes"
+
+
+class _Shape(_Unknown):
     """The shape of a stand-in: only its last axis may be asked for, as the axis of a norm."""
+
+    meaning = "the sizes of axes"
 
     def __getitem__(self, place: Any) -> Any:
         if place == -1:
@@ -133,11 +148,11 @@ class _Shape:
         raise TypeError("it asks for the size of an axis other than the last one")
 
 
-class _LastAxis:
-    pass
+class _LastAxis(_Unknown):
+    meaning = "the size of the last axis"
 
 
-class _TracedRow:
+class _TracedRow(_Unknown):
     """Stand-in for a tensor in a definition."""
 
     def __init__(self, trace: RowTrace, value: RowValue, argument: str = "") -> None:
@@ -194,6 +209,8 @@ class _TracedRow:
             elif isinstance(each, _Scalar):
                 values.append(each.name)
             elif isinstance(each, int | float):
+                if not math.isfinite(each):
+                    raise TypeError(f"it computes with the number {each}")
                 values.append(float(each))
             else:
                 raise TypeError(f"{op} with {type(each).__name__}")
@@ -224,8 +241,16 @@ class _TracedRow:
     __rmul__ = __mul__
 
     def __iadd__(self, other: Any) -> _TracedRow:
-        total = self + other
-        return self.copy_(total)
+        return self.copy_(self + other)
+
+    def __isub__(self, other: Any) -> _TracedRow:
+        return self.copy_(self - other)
+
+    def __imul__(self, other: Any) -> _TracedRow:
+        return self.copy_(self * other)
+
+    def __itruediv__(self, other: Any) -> _TracedRow:
+        return self.copy_(self / other)
 
     def copy_(self, other: _TracedRow) -> _TracedRow:
         if not self.argument:
@@ -242,8 +267,8 @@ class _TracedRow:
     def square(self) -> _TracedRow:
         return self.pow(2)
 
-    def mean(self, axis: Any = None, keepdim: bool = False) -> _TracedRow:
-        if axis != -1 or not keepdim or self.value.kind != "vector":
+    def mean(self, dim: Any = None, keepdim: bool = False, *, axis: Any = None) -> _TracedRow:
+        if (dim if axis is None else axis) != -1 or not keepdim or self.value.kind != "vector":
             raise TypeError("it takes a mean over other axes than the last one")
         return _TracedRow(self.trace, self.trace.add("mean", (self.value,), self.dtype, "row"))
 
@@ -310,9 +335,14 @@ def _affine(normed: _TracedRow, weight: _TracedRow | None, bias: _TracedRow | No
     return scaled if bias is None else scaled + bias.to(FLOAT32)
 
 
+def _unary(name: str, x: _TracedRow, inplace: bool = False) -> _TracedRow:
+    found = x._with(name, [])
+    return x.copy_(found) if inplace else found
+
+
 UNARY_STEPS = ("rsqrt", "sqrt", "exp", "tanh", "erf", "sigmoid", "relu", "abs", "neg", "silu")
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{name: lambda x, *_, _name=name, **__: x._with(_name, []) for name in UNARY_STEPS},
+    **{name: partial(_unary, name) for name in UNARY_STEPS},
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
     "square": lambda x: x.square(), "pow": lambda x, exponent: x.pow(exponent),
     "layer_norm": _layer_norm, "rms_norm": _rms_norm, "gelu": _gelu,

@@ -36,6 +36,14 @@ class DtypeOf:
     def __str__(self) -> str:
         return self.name or self.kind
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DtypeOf):
+            raise TypeError(f"its steps depend on whether a dtype is {other}")
+        return (self.kind, self.name, self.parts) == (other.kind, other.name, other.parts)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.name, self.parts))
+
 
 FLOAT32 = DtypeOf("float32")
 
