@@ -69,6 +69,14 @@ def scripts() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def quick_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the probe of the machine a torch that has no device and takes no seconds to import."""
+    (tmp_path / "quick").mkdir()
+    (tmp_path / "quick" / "torch.py").write_text("class cuda:\n    is_available = bool\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "quick"))
+
+
 def script(name: str) -> ModuleType:
     return importlib.import_module(f"gpu_{name}")
 
@@ -133,6 +141,7 @@ def test_everything_comes_back_in_one_archive(tmp_path: Path) -> None:
     assert len(names) <= 8 and not any(" " in name for name in names)
 
 
+@pytest.mark.usefixtures("quick_probe")
 def test_a_failed_step_fails_the_check_but_not_the_archive(tmp_path: Path) -> None:
     done = run(tmp_path, BAD_TESTS, BENCHMARK + "\nsys.exit(3)\n")
     assert done.returncode == 1
@@ -267,6 +276,7 @@ def test_a_damaged_ledger_is_left_out_and_reported(tmp_path: Path) -> None:
     assert {record["body"].get("part") for record in imported(tmp_path)} == {"good", None}
 
 
+@pytest.mark.usefixtures("quick_probe")
 def test_ctrl_c_still_leaves_the_archive(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     (tmp_path / "test_it.py").write_text(SLOW_TESTS.format(pid=str(pid)))

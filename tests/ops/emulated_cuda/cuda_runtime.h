@@ -1,6 +1,6 @@
 // As much of CUDA as our kernels need, on a CPU: the kernels' own code runs, thread by thread, without a GPU.
 //
-// A block's threads are contexts that one loop resumes in turn, each up to its next meeting (a barrier, or half a shuffle).
+// A block's threads are contexts that one loop resumes in turn, each up to its next meeting (a barrier or a shuffle).
 // Threads of a block must meet at the same places in the same order, as a GPU asks of them too: where they do not, the
 // emulation stops with an error instead of going on. Blocks run one after the other, so shared memory is static.
 //
@@ -81,13 +81,13 @@ class Block {
     own.pause();
   }
 
+  // Two shuffles in a row have their values apart: a thread that is at the second changes none that others still read.
   static float shuffle(float value, int step) {
-    Block& own = *current_;
-    own.values_[own.number_] = value;
+    const unsigned number = current_->number_;
+    const size_t first = (current_->threads_[number].shuffles++ & 1) * current_->places_.size();
+    current_->values_[first + number] = value;
     meet(1);
-    const float other = current_->values_[current_->number_ ^ static_cast<unsigned>(step)];
-    meet(2);
-    return other;
+    return current_->values_[first + (number ^ static_cast<unsigned>(step))];
   }
 
  private:
@@ -96,11 +96,13 @@ class Block {
     static constexpr size_t kStack = 64 * 1024;
     std::unique_ptr<char[]> stack{new char[kStack]};
     jmp_buf place;
+    unsigned shuffles = 0;  // of the present block
     bool started = false;
   };
 
-  explicit Block(unsigned threads) : places_(threads, 0), values_(threads) {
+  explicit Block(unsigned threads) : places_(threads, 0), values_(2 * threads) {
     while (threads_.size() < threads) threads_.emplace_back();
+    for (Thread& own : threads_) own.shuffles = 0;
   }
 
   template <typename Body>

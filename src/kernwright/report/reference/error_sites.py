@@ -6,8 +6,10 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
+
+from kernwright.core.digest import BLOCKS
 
 ROOT_CLASS = "KernwrightError"
 SEVERAL = "BadFiles"  # the messages of other errors in one
@@ -38,7 +40,9 @@ def error_sites(folder: Path) -> tuple[ErrorSite, ...]:
     kinds = _errors_among({name: bases for text in texts.values() for name, bases in _CLASS.findall(text)})
     named = re.compile(rf"\b(?:{'|'.join(sorted(kinds))})\b")
     trees = {path: ast.parse(text) for path, text in texts.items() if named.search(text)}  # parsing takes most time
-    classes = {node.name: node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    classes = {
+        node.name: node for tree in trees.values() for node in _statements(tree) if isinstance(node, ast.ClassDef)
+    }
     found = set()
     for path, tree in trees.items():
         package = path.relative_to(folder).parts[0].removesuffix(".py")
@@ -56,6 +60,14 @@ def _errors_among(bases: Mapping[str, str]) -> set[str]:
     while more := {name for name, text in bases.items() if kinds & set(re.findall(r"\w+", text))} - kinds:
         kinds |= more
     return kinds
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements below a node. Most nodes of a tree are expressions, which have none."""
+    for field in BLOCKS:
+        for inner in getattr(node, field, ()):
+            yield inner
+            yield from _statements(inner)
 
 
 def _calls(node: ast.AST, scope: Sequence[ast.AST]) -> Iterator[tuple[ast.Call, Sequence[ast.AST]]]:
@@ -125,17 +137,23 @@ def _shown(node: ast.expr, scope: Sequence[ast.AST]) -> str:
 def _assigned(name: str, scope: Sequence[ast.AST]) -> str | None:
     """Return the text that a name stands for, if it is assigned once around the call, and is a plain text."""
     for around in reversed(scope):
-        values = [
-            node.value
-            for node in ast.walk(around)
-            if isinstance(node, ast.Assign)
-            and any(isinstance(each, ast.Name) and each.id == name for each in node.targets)
-        ]
+        values = _assignments(around).get(name, [])
         if len(values) == 1 and isinstance(values[0], ast.Constant | ast.JoinedStr):
             return _shown(values[0], ())
         if values:
             return None
     return None
+
+
+@lru_cache(maxsize=64)  # errors that follow each other are in the same scopes
+def _assignments(around: ast.AST) -> dict[str, list[ast.expr]]:
+    """Return all values that are assigned in a scope, by name."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in _statements(around):
+        if isinstance(node, ast.Assign):
+            for name in {each.id for each in node.targets if isinstance(each, ast.Name)}:
+                found.setdefault(name, []).append(node.value)
+    return found
 
 
 def _name(node: ast.expr) -> str:
