@@ -83,12 +83,15 @@ def _configurations(sources: Iterable[str]) -> str:
 
 def _reached(roots: Iterable[Path]) -> set[Path]:
     found: set[Path] = set()
+    seen: set[Path] = set()  # files and folders; most folders are imported from many files
     waiting = list(roots)
     while waiting:
-        path = waiting.pop()
+        if (path := waiting.pop()) in seen:
+            continue
+        seen.add(path)
         if path.is_dir():
             waiting += [inner for inner in path.iterdir() if inner.name != "__pycache__"]
-        elif path not in found and path.is_file():
+        elif path.is_file():
             found.add(path)
             if path.suffix == ".py":
                 waiting += _imported(path)

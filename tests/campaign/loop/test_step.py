@@ -8,15 +8,18 @@ from pathlib import Path
 
 import pytest
 from tiny_campaign import git, make_campaign
+from typer.testing import CliRunner
 
 from kernwright.campaign.agents.agent import AgentResult, Assignment
+from kernwright.campaign.agents.idea_file import take_idea
 from kernwright.campaign.campaign import Campaign
 from kernwright.campaign.loop.run import prepare, run_campaign
-from kernwright.campaign.loop.step import step_by_hand, step_with
+from kernwright.campaign.loop.step import NothingChanged, step_by_hand, step_with
 from kernwright.campaign.loop.work import CampaignWork
 from kernwright.campaign.record import BaselineMeasured, Bottleneck, Idea, IterationEnded, RowFigure
 from kernwright.campaign.settings import Budget
 from kernwright.campaign.state.book import working_on
+from kernwright.cli.main import app
 from kernwright.core.errors import BadFile
 from kernwright.judge.rounds.progress import NoProgress, Progress
 
@@ -43,9 +46,9 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
     return unmeasured(tmp_path_factory.mktemp("steps"))
 
 
-def unmeasured(folder: Path) -> Campaign:
+def unmeasured(folder: Path, **options: object) -> Campaign:
     """Return a campaign with a baseline that was not measured: nothing here is judged."""
-    made = make_campaign(folder)
+    made = make_campaign(folder, **options)
     rows = (RowFigure(id="r64", baseline_us=4000.0),)
     bottleneck = Bottleneck(row="r64", unavailable="no GPU")
     with working_on(made) as book:
@@ -95,6 +98,15 @@ def test_an_agent_uses_an_iteration_with_such_a_file(campaign: Campaign) -> None
         assert ended.verdict_run is None and ended.reason.startswith("failed: solution")
         assert named in ended.reason
         assert git(campaign.worktree, "status", "--porcelain") == ""
+
+
+def test_an_idea_that_is_refused_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign = unmeasured(tmp_path, agent="human")
+    monkeypatch.chdir(campaign.worktree)
+    (campaign.agent_folder / "idea.json").write_text(IDEA.model_dump_json())
+    refused = CliRunner().invoke(app, ["campaign", "step"]).exception
+    assert isinstance(refused, NothingChanged)
+    assert take_idea(campaign.agent_folder).idea == IDEA
 
 
 def test_a_run_ends_with_an_agent_that_edits_nothing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import shutil
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from kernwright.scaffold.candidate.candidate_folder import LANGUAGES, new_candid
 from kernwright.scaffold.candidate.row_trace import UNARY_STEPS
 from kernwright.scaffold.candidate.traced_op import NotPerRow
 from kernwright.tasks.candidate import load_candidate
+from kernwright.tasks.tensor import TensorSpec
 
 PER_ROW = {
     "norm_scale_shift", "residual_norm_scale_shift", "norm_tanh_mul_add", "norm_tanh_mul_add_norm_scale", "layer_norm",
@@ -123,6 +125,27 @@ def test_arguments_with_names_of_cpp(tmp_path: Path) -> None:
     text = f"def odd(x: Tensor, {': Tensor, '.join(names)}: Tensor) -> Tensor:\n    return x + {' + '.join(names)}\n"
     new_candidate(odd_op(text, ("new",)), [], "cpp").write(tmp_path / "own")
     assert CodeCompiler("host").compile(load_candidate(tmp_path / "own")).problem == ""
+
+
+@dataclass(frozen=True)
+class Row:
+    inputs: dict[str, TensorSpec]
+    scalars: dict[str, Any] = field(default_factory=dict)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "takers"),
+    [("bool", {"triton"}), ("i64", {"triton"}), ("fp64", set()), ("bf16", {"cpp", "cuda", "triton"})],
+)
+def test_rows_that_a_kernel_could_not_read_are_refused(dtype: str, takers: set[str]) -> None:
+    op = odd_op("def odd(x: Tensor, mask: Tensor) -> Tensor:\n    return x * mask\n")
+    row = Row({name: TensorSpec(shape=(4, 8), dtype=each) for name, each in (("x", "fp32"), ("mask", dtype))})
+    for language in ("cpp", "cuda", "triton"):
+        if language in takers:
+            assert new_candidate(op, [row], language).files
+        else:
+            with pytest.raises(NotPerRow, match=f"mask in {dtype}"):
+                new_candidate(op, [row], language)
 
 
 HELPERS = """

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -125,11 +127,16 @@ SEQUENCES = {
 }  # fmt: skip
 
 
+def typed(layouts: Mapping[str, Any]) -> dict[str, SimpleNamespace]:
+    """Return the inputs of a row: of each tensor its dtype, which a candidate depends on."""
+    return {name: SimpleNamespace(dtype=layout[1].replace("float", "fp")) for name, layout in layouts.items()}
+
+
 @pytest.mark.parametrize(("op", "calls"), SEQUENCES.items(), ids=SEQUENCES)
 def test_a_call_is_right_after_calls_in_other_layouts(
     op: str, calls: list[dict[str, dict[str, object]]], tmp_path: Path
 ) -> None:
-    rows = [SimpleNamespace(inputs=call["tensors"], scalars=call["scalars"]) for call in calls]
+    rows = [SimpleNamespace(inputs=typed(call["tensors"]), scalars=call["scalars"]) for call in calls]
     new_candidate(shipped_ops()[op], rows, "triton").write(tmp_path / "own")
     said = run_interpreted(CALLS, str(tmp_path / "own" / "kernel.py"), op, json.dumps(calls)).splitlines()
     distinct = len({json.dumps([call["tensors"], call["out"], call["scalars"].get("norm_type")]) for call in calls})
@@ -158,7 +165,7 @@ def test_gelu_is_generated_with_erf_and_with_tanh(tmp_path: Path) -> None:
         return torch.nn.functional.gelu(x, approximate=approximate) * scale
 
     inputs = {"x": [[5, 37], F32], "scale": [[37], F32]}
-    rows = [SimpleNamespace(inputs=inputs, scalars={"approximate": each}) for each in ("none", "tanh")]
+    rows = [SimpleNamespace(inputs=typed(inputs), scalars={"approximate": each}) for each in ("none", "tanh")]
     new_candidate(scaled_gelu, rows, "triton").write(tmp_path / "own")
     errors = run_interpreted(GELU_ERRORS, str(tmp_path / "own" / "kernel.py")).split()
     assert len(errors) == 2 and max(map(float, errors)) < 5e-6, "erf and tanh differ by 5e-4"

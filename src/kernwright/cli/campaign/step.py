@@ -12,6 +12,8 @@ from kernwright.cli.campaign.arguments import AgentOption, CampaignName, agent_o
 if TYPE_CHECKING:
     from kernwright.campaign.agents.agent import Agent
     from kernwright.campaign.campaign import Campaign
+    from kernwright.campaign.history import Iteration
+    from kernwright.campaign.loop.work import CampaignWork
     from kernwright.campaign.record import Idea
 
 
@@ -47,7 +49,7 @@ def step(
             say_outcome(finished)
         if editor is None:
             check_allowed(work, idea.direction if idea else None)
-            done = step_by_hand(work, idea or _stated(campaign))
+            done = step_by_hand(work, idea) if idea else _step_as_stated(work)
         else:
             done = step_with(work, editor, Assignment(campaign, work.last_number + 1))
     say_outcome(done)
@@ -67,6 +69,21 @@ def _idea(hypothesis: str | None, direction: str | None, predict: float | None) 
     if predict is not None and not 0 < predict < inf:
         raise KernwrightError(f"--predict must be above 0 and finite, got {predict:g}", "give a speedup, such as 1.05")
     return Idea(hypothesis=str(hypothesis), direction=str(direction), predicted_ratio=predict)
+
+
+def _step_as_stated(work: CampaignWork) -> Iteration:
+    """Do one iteration with the idea in idea.json. The file stays if the idea is refused."""
+    from kernwright.campaign.agents.idea_file import IDEA_FILE
+    from kernwright.campaign.loop.step import step_by_hand
+    from kernwright.core.errors import KernwrightError
+
+    idea = _stated(work.campaign)
+    try:
+        return step_by_hand(work, idea)
+    except KernwrightError:
+        if work.book.history.open_iteration is None:
+            (work.campaign.agent_folder / IDEA_FILE).write_text(idea.model_dump_json() + "\n", encoding="utf-8")
+        raise
 
 
 def _stated(campaign: Campaign) -> Idea:

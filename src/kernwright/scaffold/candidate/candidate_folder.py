@@ -18,7 +18,7 @@ from kernwright.scaffold.candidate.eager_copy import eager_copy
 from kernwright.scaffold.candidate.native_code import native_source
 from kernwright.scaffold.candidate.python_host import refuse_names_of_code
 from kernwright.scaffold.candidate.row_trace import traced_op
-from kernwright.scaffold.candidate.traced_op import TracedOp
+from kernwright.scaffold.candidate.traced_op import NotPerRow, TracedOp
 from kernwright.scaffold.candidate.triton_code import triton_source
 
 CandidateLanguage = Literal["triton", "cuda", "cpp", "cutedsl", "python"]
@@ -97,6 +97,8 @@ def new_candidate(op: Any, rows: Iterable[CallRow], language: str) -> CandidateF
     files = {CANDIDATE_FILE: _toml(op, chosen, f"{name}:{function}")}
     if chosen == "python":
         return CandidateFolder(op.name, chosen, {**files, name: _eager_source(op)})
+    rows = list(rows)
+    _refuse_dtypes(op, rows, chosen)
     traced = traced_op(op, *_situations(op, rows))
     source = _SOURCES[chosen](traced)
     if name.endswith(".py"):
@@ -115,6 +117,15 @@ def _toml(op: Any, language: CandidateLanguage, entry: str) -> str:
     lines += ['style = "writes"'] if language in ("triton", "cutedsl") else []
     flags = FLAGS.get(language, "") if op.contract == "exact" or language == "cpp" else ""
     return "\n".join(lines) + "\n" + flags
+
+
+def _refuse_dtypes(op: Any, rows: Iterable[CallRow], language: CandidateLanguage) -> None:
+    """Refuse rows with tensors that a generated kernel cannot read."""
+    readable = {"fp32", "fp16", "bf16"}
+    for name, tensor in (each for row in rows for each in row.inputs.items()):
+        is_mask = language == "triton" and tensor.dtype != "fp64"
+        if tensor.dtype not in readable and not is_mask:
+            raise NotPerRow(op.name, f"its rows have {name} in {tensor.dtype}; kernels read fp32, fp16 and bf16")
 
 
 def _situations(op: Any, rows: Iterable[CallRow]) -> tuple[list[frozenset[str]], list[dict[str, str | bool]]]:
