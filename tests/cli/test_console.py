@@ -59,7 +59,9 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console, "out", console.PlainConsole(width=1000))
 
 
-@pytest.mark.parametrize("words", [["ledger", "show"], ["ledger", "show", "--kind", "verdict"], ["judge", "norm_infer"]])
+@pytest.mark.parametrize(
+    "words", [["ledger", "show"], ["ledger", "show", "--kind", "verdict"], ["judge", "norm_infer"]]
+)
 @pytest.mark.usefixtures("wide")
 def test_commands_show_a_hostile_verdict_as_text(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
