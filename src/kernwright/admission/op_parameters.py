@@ -170,7 +170,8 @@ class _Reader:
             self.found.arguments.setdefault(star, "()")
         if keyword is not None:
             self.found.arguments[keyword] = f"{{{', '.join(f'{name!r}: {text}' for name, text in keywords.items())}}}"
-        for name, default in source.defaults.items():  # of a type that a capture does not record
+        # A capture does not record arguments of every type. Those that it lacks keep the function's defaults.
+        for name, default in source.defaults.items():
             self.found.arguments.setdefault(name, ast.unparse(default))
 
     def _attributes(self, name: str, values: Sequence[Any]) -> None:
