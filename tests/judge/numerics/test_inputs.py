@@ -96,6 +96,13 @@ def test_tiny_is_tiny_and_not_zero(make_row: Callable[..., Any], dtype: str) -> 
     assert float((x != 0).double().mean()) > 0.9
 
 
+def test_rows_of_tiny_float32_values_do_not_share_one_inverse_root(make_row: Callable[..., Any]) -> None:
+    """Where eps alone remained, an honest kernel whose 1/sqrt(eps) is rounded in another way was called incorrect."""
+    squares = activation(make_row, "tiny").square().mean(-1)
+    assert float(squares.max()) < 0.05e-6
+    assert (squares + 1e-6).unique().numel() == squares.numel()
+
+
 def test_mixed_rows_differ_by_decades(make_row: Callable[..., Any]) -> None:
     spread = activation(make_row, "mixed").std(-1)
     assert float(spread.max() / spread.min()) > 1e4
