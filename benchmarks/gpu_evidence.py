@@ -9,7 +9,7 @@ Steps run in the given order. Each is NAME=MINUTES, or NAME=MINUTES:TASK,TASK fo
     again     the same rows once more, even if they are judged, to show how well times repeat
     ops       the shipped ops against eager, torch.compile and sglang
     peers     the shipped ops against all other baselines, on the tasks that these have kernels for
-    grids     shipped ops with the contract `exact`, on every row of their grids, without times
+    grids     the shipped ops on every row of their grids, without times
     verify    checks that every baseline agrees with the reference
     sanitize  the shipped ops under compute-sanitizer, a few rows of a task at a time
     look      quick times of every op next to the eager chain and a copy, which are no evidence
@@ -41,6 +41,7 @@ OTHERS = ("liger@0.8.5", "sglang@0.5.12.post1")
 AT_ONCE = 7  # processes without timing that run at once, each with a context on the device
 ROWS_AT_ONCE = 8  # rows per sanitizer: racecheck takes minutes for 28 rows, while all other processes have finished
 ROUNDS = 2  # maximum rounds of a row: a short session has no time for more
+GRIDS = "grid_*"  # every grid's id begins so
 LATE_S = 20.0  # a sweep starts nothing that would end after its minutes, but may finish late what it has begun
 
 
@@ -154,13 +155,10 @@ def peers(window: Window, step: Step) -> Commands:
 
 
 def grids(window: Window, step: Step) -> Commands:
-    """Select grids by name, because a task may also have grids of ops that are only close."""
     from kernwright.tasks.catalog import find_task
 
-    for task in map(find_task, step.tasks or tasks_with_kernels()):
-        if exact := [f"{own.id}_*" for own in task.grids if task.ops[own.op].contract == "exact"]:
-            own = replace(step, tasks=(task.name,))
-            yield from window.sweep(own, window.ledger, "--contender", "kernwright", rows=",".join(exact))
+    tasks = tuple(name for name in step.tasks or tasks_with_kernels() if find_task(name).grids)
+    yield from window.sweep(replace(step, tasks=tasks), window.ledger, "--contender", "kernwright", rows=GRIDS)
 
 
 def verify(window: Window, step: Step) -> Commands:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from kernwright.baselines.published import PublishedBaseline
+from kernwright.core.op import Contract
 from kernwright.judge.record.verdict import MetricResult, RowVerdict
 from kernwright.report.results.results import (
     LEAST_OF_BEST,
@@ -85,7 +86,8 @@ def bars_of(results: Results, tasks: Sequence[str] = ASKED_OF) -> list[Milestone
         _mean(current, f"wall, all rows, against {PEER}", "wall", rows, 1.5),
         _clear_losses(current, rows),
         *_shares(current, [(task, row) for task, row in rows if row.bytes_min >= LARGE_BYTES]),
-        _exact(current, asked),
+        _same_bits(current, asked),
+        _accurate(current, asked),
     ]
     absent = tuple(name for name in tasks if name not in {task.name for task in asked})
     return [replace(bar, absent=absent) for bar in bars]
@@ -258,27 +260,39 @@ def _no_faults(results: Results, rows: Sequence[Row]) -> MilestoneBar:
     )
 
 
-def _exact(results: Results, tasks: Sequence[Task]) -> MilestoneBar:
+def _same_bits(results: Results, tasks: Sequence[Task]) -> MilestoneBar:
     """Count the rows of exact ops: the judge compares every case of them with the bits of the eager chain."""
-    exact = {(task.name, op) for task in tasks for op, own in task.ops.items() if own.contract == "exact"}
+    figure = "exact ops: same bits as the eager chain on every row and grid"
+    return _all_correct(results, tasks, "exact", figure, asked="all equal", fault="not equal")
+
+
+def _accurate(results: Results, tasks: Sequence[Task]) -> MilestoneBar:
+    figure = "close ops: as accurate as the eager chain on every row and grid"
+    return _all_correct(results, tasks, "close", figure, asked="all accurate", fault="not accurate")
+
+
+def _all_correct(
+    results: Results, tasks: Sequence[Task], contract: Contract, figure: str, *, asked: str, fault: str
+) -> MilestoneBar:
+    """Count the production rows and the rows of grids whose cases were checked under a contract."""
+    ops = {(task.name, op) for task in tasks for op, own in task.ops.items() if own.contract == contract}
     frozen = {(task.name, row.id): row.set for task in tasks for row in task.rows}
     timed: dict[tuple[str, str], list[RowVerdict]] = {}
     grid: dict[tuple[str, str], list[RowVerdict]] = {}
     for (task, id_, _), standing in {**results.standings, **results.grid}.items():
         row_set = frozen.get((task, id_), "grid")
-        if (task, standing.row.op) in exact and standing.row.cases and row_set != "smoke":
+        if (task, standing.row.op) in ops and standing.row.cases and row_set != "smoke":
             (grid if row_set == "grid" else timed).setdefault((task, id_), []).append(standing.row)
     seen = [row for rows in (*timed.values(), *grid.values()) for row in rows]
-    unequal = sorted({row.id for row in seen if row.verdict == "incorrect"})
-    wanted = sum((task.name, row.op) in exact for task in tasks for row in task.rows if row.set == "production")
-    in_grids = sum(own.size for task in tasks for own in task.grids if (task.name, own.op) in exact)
+    faults = sorted({row.id for row in seen if row.verdict == "incorrect"})
+    wanted = sum((task.name, row.op) in ops for task in tasks for row in task.rows if row.set == "production")
+    in_grids = sum(own.size for task in tasks for own in task.grids if (task.name, own.op) in ops)
     told = f"{len(timed)} of {wanted} rows, {len(grid)} of {in_grids} grid rows, "
-    told += f"{sum(row.cases for row in seen)} cases; not equal: {_few(unequal) or 'none'}"
-    figure = "exact ops: same bits as the eager chain on every row and grid"
-    judged, so_far = len(timed) + len(grid), not unequal if seen else None
+    told += f"{sum(row.cases for row in seen)} cases; {fault}: {_few(faults) or 'none'}"
+    judged, so_far = len(timed) + len(grid), not faults if seen else None
     return MilestoneBar(
         figure=figure,
-        asked="all equal",
+        asked=asked,
         measured=told,
         so_far=so_far,
         judged=judged,
