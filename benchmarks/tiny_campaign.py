@@ -41,7 +41,7 @@ def twice(x: Tensor) -> Tensor:
     return x * 2
 """
 # Sleeping takes no processor time and is hardly slower on a busy machine, where a gain must be clear, too.
-SLEEP_MS = 4
+SLEEP_MS = 2
 BASELINES = f"""
 import time
 
