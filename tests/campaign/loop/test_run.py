@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tiny_campaign import PROGRAM, git, kernel, make_campaign, make_candidate, write_plan
+from tiny_campaign import CANDIDATE, PROGRAM, git, kernel, make_campaign, make_candidate, write_plan
 from typer.testing import CliRunner
 
 from kernwright.campaign.agents.agent import Agent, AgentResult, Assignment
@@ -38,12 +38,22 @@ from kernwright.report.campaign.page import render_campaign
 pytestmark = [pytest.mark.slow, pytest.mark.clock]
 
 WRONG = kernel(0, "x * 3")
-# It counts, because a kernel of a few microseconds next to a baseline of milliseconds has a very noisy ratio. It does
-# not sleep: some machines wake up from a short sleep half a millisecond late.
-SHORT = "def twice(x):\n    for _ in range(5000):\n        pass\n    return x * 2\n"
+
+
+def counting(steps: int) -> str:
+    """Return a kernel that counts before it computes.
+
+    It does not sleep, because some machines wake up from a short sleep half a millisecond late. A kernel of a few
+    microseconds next to a baseline of milliseconds would have a very noisy ratio.
+    """
+    return f"def twice(x):\n    for _ in range({steps}):\n        pass\n    return x * 2\n"
+
+
+SLOW_LINE = "    for _ in range(15000):"  # of the starting version
+START, SHORT = counting(15_000), counting(2_000)
 PLAN = (
     (WRONG, "never-used", None),  # iteration 1 is the starting version
-    (SHORT, "no-sleep", 5.0),
+    (SHORT, "count-less", 5.0),
     (WRONG, "wrong", 1.5),
     (WRONG, "wrong-again", 1.5),
     (SHORT, "nothing-new", 1.5),
@@ -93,7 +103,12 @@ def ran(tmp_path_factory: pytest.TempPathFactory, private_tmp: Path) -> Ran:
     plan = write_plan(folder / "plan.json", *PLAN)
     (folder / "program.py").write_text(PROGRAM)
     command = shlex.join([sys.executable, str(folder / "program.py"), str(plan)])
-    campaign = make_campaign(folder, candidate=make_candidate(folder / "given"), agent="command", agent_command=command)
+    campaign = make_campaign(
+        folder,
+        candidate=make_candidate(folder / "given", CANDIDATE | {"kernel.py": START}),
+        agent="command",
+        agent_command=command,
+    )
     agent = find_agent("command", campaign.settings.repository, command)
     told: list[str] = []
     limits = Budget(iterations=5)  # the starting version does not count
@@ -183,7 +198,7 @@ def test_the_generated_files_tell_what_was_tried(ran: Ran) -> None:
     text = (ran.campaign.agent_folder / "ITERATIONS.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith("| ") and line[2].isdigit()]
     assert [row.split(" | ")[1] for row in rows] == [
-        "start", "no-sleep", "wrong", "wrong-again", "nothing-new", "wrong",
+        "start", "count-less", "wrong", "wrong-again", "nothing-new", "wrong",
     ]  # fmt: skip
     card = (ran.campaign.agent_folder / "prompt.md").read_text()
     assert "Refused directions: wrong-again, nothing-new, wrong" in card
@@ -197,17 +212,17 @@ def test_status_and_page_agree_with_the_ledger(ran: Ran) -> None:
     data = json.loads(json.dumps(status.as_json()))
     assert {each["rule"] for each in data["refused"]} == {"profile", "reread"}
     page = render_campaign(ran.campaign, ran.history)
-    assert all(f"try {direction}" in page for _, direction, _ in PLAN[1:]) and "-    time.sleep(0.0005)" in page
+    assert all(f"try {direction}" in page for _, direction, _ in PLAN[1:]) and f"-{SLOW_LINE}" in page
     running = render_campaign(ran.campaign, History(ran.history.entries[:-1]), reloads=True)
     assert 'http-equiv="refresh"' in running and "refresh" not in page, "a page reloads until the campaign has ended"
 
 
 def test_iterations_and_differences_are_shown(ran: Ran) -> None:
     shown = call(ran.campaign, "show", str(BEST))
-    assert "hypothesis: try no-sleep" in shown and "row r64: baseline" in shown and "edited kernel.py" in shown
-    assert "-    time.sleep(0.0005)" in shown
+    assert "hypothesis: try count-less" in shown and "row r64: baseline" in shown and "edited kernel.py" in shown
+    assert f"-{SLOW_LINE}" in shown
     assert json.loads(call(ran.campaign, "show", "3", "--json"))["ended"]["verdict"] == "incorrect"
-    assert "-    time.sleep(0.0005)" in call(ran.campaign, "diff", "start", "best")
+    assert f"-{SLOW_LINE}" in call(ran.campaign, "diff", "start", "best")
     assert "+    return x * 3" in call(ran.campaign, "diff", "best", "3")
     assert "incorrect, not kept" in call(ran.campaign, "plot")
     assert Path(ran.campaign.page).is_file(), "the command `run` writes the page"
