@@ -52,7 +52,7 @@ def test_a_reviewer_gets_everything_it_needs(fresh: MadeCampaign) -> None:
     assert (folder / "candidate" / "kernel.cc").read_text() == GOOD["kernel.cc"]
     diff = (folder / "diff.patch").read_text()
     assert "-    raise NotImplementedError" in diff
-    assert "+void rotary(" in diff, "the diff is against the start"
+    assert "+  const float* in = data(x);" in diff, "the diff is against the start"
     assert "rotated_pairs" in (folder / "definition.py").read_text()
     checks = {each["id"]: each for each in json.loads((folder / "checklist.json").read_text())}
     grid, fallback = checks["regression-grid"]["facts"], checks["hidden-fallback"]["facts"]
