@@ -67,17 +67,34 @@ class Record(BaseModel):
 
     def content_hash(self) -> str:
         """Return the hash of all other fields."""
-        return hashlib.sha256(canonical_json(self.model_dump(exclude={"hash"})).encode()).hexdigest()
+        return _hash_of(*self._spelled())
 
     def line(self) -> bytes:
-        return canonical_json(self.model_dump()).encode() + b"\n"
+        return _line_of(*self._spelled(), self.hash)
 
     def is_as_written(self, line: bytes) -> bool:
         """Return whether ``line`` is byte for byte the output of :meth:`line`. Respelled JSON counts as an edit."""
         try:
-            return self.line() == line + b"\n" and self.content_hash() == self.hash
+            body, others = self._spelled()  # once for both: a body may have megabytes
+            return _line_of(body, others, self.hash) == line + b"\n" and _hash_of(body, others) == self.hash
         except (ValueError, RecursionError):  # Infinity and lone surrogates are never written.
             return False
+
+    def _spelled(self) -> tuple[str, str]:
+        """Return the canonical spelling of the body, and that of the other fields without the hash."""
+        others = {"kind": self.kind, "prev": self.prev, "run": self.run, "seq": self.seq, "time": self.time}
+        return canonical_json(self.body), canonical_json(others)
+
+
+# Keys are sorted: the body comes first, then the hash, then the others.
+
+
+def _hash_of(body: str, others: str) -> str:
+    return hashlib.sha256(f'{{"body":{body},{others[1:]}'.encode()).hexdigest()
+
+
+def _line_of(body: str, others: str, hash_: str) -> bytes:
+    return f'{{"body":{body},"hash":"{hash_}",{others[1:]}\n'.encode()
 
 
 def parse_record(line: bytes) -> Record:

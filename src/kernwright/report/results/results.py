@@ -111,8 +111,9 @@ class Results:
             among[key] = standing
 
     def runs(self) -> list[Verdict]:
-        """Return the verdicts that the pages use."""
-        return [standing.run for standing in (*self.standings.values(), *self.grid.values())]
+        """Return the verdicts that the pages use, each once."""
+        used = (*self.standings.values(), *self.grid.values())
+        return list({id(standing.run): standing.run for standing in used}.values())
 
     @property
     def recorded_in(self) -> set[str]:
