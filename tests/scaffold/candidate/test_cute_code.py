@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import json
 import os
@@ -41,6 +42,7 @@ print(len(kernel._compiled))
 """
 
 
+@functools.cache
 def source(op: str) -> str:
     return new_candidate(shipped_ops()[op], [], "cutedsl").files["kernel.py"]
 
