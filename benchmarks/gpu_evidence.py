@@ -41,7 +41,6 @@ OTHERS = ("liger@0.8.5", "sglang@0.5.12.post1")
 AT_ONCE = 7  # processes without timing that run at once, each with a context on the device
 ROWS_AT_ONCE = 8  # rows per sanitizer: racecheck takes minutes for 28 rows, while all other processes have finished
 ROUNDS = 2  # maximum rounds of a row: a short session has no time for more
-GRIDS = "grid_*"  # every grid's id begins so
 LATE_S = 20.0  # a sweep starts nothing that would end after its minutes, but may finish late what it has begun
 
 
@@ -158,7 +157,8 @@ def grids(window: Window, step: Step) -> Commands:
     from kernwright.tasks.catalog import find_task
 
     tasks = tuple(name for name in step.tasks or tasks_with_kernels() if find_task(name).grids)
-    yield from window.sweep(replace(step, tasks=tasks), window.ledger, "--contender", "kernwright", rows=GRIDS)
+    if tasks:  # without names, a sweep takes all tasks
+        yield from window.sweep(replace(step, tasks=tasks), window.ledger, "--contender", "kernwright", rows="grid")
 
 
 def verify(window: Window, step: Step) -> Commands:

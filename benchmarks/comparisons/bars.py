@@ -8,12 +8,13 @@ from statistics import median
 
 from kernwright.baselines.published import PublishedBaseline
 from kernwright.core.op import Contract
-from kernwright.judge.record.verdict import MetricResult, RowVerdict
+from kernwright.judge.record.verdict import MetricResult
 from kernwright.report.results.results import (
     LEAST_OF_BEST,
     MOST_LOST_US,
     SHORT_US,
     Results,
+    Standing,
     declines,
     geomean,
     is_our_fault,
@@ -267,6 +268,7 @@ def _same_bits(results: Results, tasks: Sequence[Task]) -> MilestoneBar:
 
 
 def _accurate(results: Results, tasks: Sequence[Task]) -> MilestoneBar:
+    """Count the rows of close ops: the judge allows 1.5 times the error of the eager chain, or a few roundings."""
     figure = "close ops: as accurate as the eager chain on every row and grid"
     return _all_correct(results, tasks, "close", figure, asked="all accurate", fault="not accurate")
 
@@ -277,18 +279,19 @@ def _all_correct(
     """Count the production rows and the rows of grids whose cases were checked under a contract."""
     ops = {(task.name, op) for task in tasks for op, own in task.ops.items() if own.contract == contract}
     frozen = {(task.name, row.id): row.set for task in tasks for row in task.rows}
-    timed: dict[tuple[str, str], list[RowVerdict]] = {}
-    grid: dict[tuple[str, str], list[RowVerdict]] = {}
+    timed: dict[tuple[str, str], list[Standing]] = {}
+    grid: dict[tuple[str, str], list[Standing]] = {}
     for (task, id_, _), standing in {**results.standings, **results.grid}.items():
         row_set = frozen.get((task, id_), "grid")
-        if (task, standing.row.op) in ops and standing.row.cases and row_set != "smoke":
-            (grid if row_set == "grid" else timed).setdefault((task, id_), []).append(standing.row)
-    seen = [row for rows in (*timed.values(), *grid.values()) for row in rows]
-    faults = sorted({row.id for row in seen if row.verdict == "incorrect"})
+        is_judged = standing.row.cases or is_our_fault(standing)
+        if (task, standing.row.op) in ops and is_judged and row_set != "smoke":
+            (grid if row_set == "grid" else timed).setdefault((task, id_), []).append(standing)
+    seen = [standing for found in (*timed.values(), *grid.values()) for standing in found]
+    faults = sorted({standing.row.id for standing in seen if is_our_fault(standing)})
     wanted = sum((task.name, row.op) in ops for task in tasks for row in task.rows if row.set == "production")
     in_grids = sum(own.size for task in tasks for own in task.grids if (task.name, own.op) in ops)
     told = f"{len(timed)} of {wanted} rows, {len(grid)} of {in_grids} grid rows, "
-    told += f"{sum(row.cases for row in seen)} cases; {fault}: {_few(faults) or 'none'}"
+    told += f"{sum(standing.row.cases for standing in seen)} cases; {fault}: {_few(faults) or 'none'}"
     judged, so_far = len(timed) + len(grid), not faults if seen else None
     return MilestoneBar(
         figure=figure,

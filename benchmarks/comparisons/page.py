@@ -11,8 +11,8 @@ from kernwright.report.results.results import Results
 
 BARS = f"""\
 A target covers every production row of the families that were captured from models: {", ".join(ASKED_OF)}.
-Only records of the current sources and baselines count. A target is not met until all rows are judged; the last column
-says how many are.
+The last two also cover the rows of their grids. Only records of the current sources and baselines count. A target is
+not met until all rows are judged; the last column says how many are.
 
 Two more figures have a target, but the judge does not measure them: the host time of a call, and the time of the first
 call with its imports. `python benchmarks/bench_ops.py` measures both on a GPU."""

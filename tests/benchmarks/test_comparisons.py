@@ -153,6 +153,9 @@ def test_rows_of_a_grid_count_for_bits_and_for_nothing_else() -> None:
     bits = next(bar for bar in made.bars(results) if "bits" in bar.figure)
     assert bits.met is False
     assert bits.measured == "29 of 29 rows, 2208 of 2208 grid rows, 6711 cases; not equal: g0"
+    hung = wrong.model_copy(update={"verdict": "failed", "reasons": ("hung: no answer within 120 s",)})
+    results.grid[task.name, "g0", "eager"] = Standing(hung, standing.run)
+    assert next(bar for bar in made.bars(results) if "bits" in bar.figure).met is False
     assert "g0" not in files_of(results, Path("docs/results.md"), "made up")[Path("docs/results/fuse_scale_shift.md")]
 
 

@@ -153,6 +153,7 @@ def test_every_step_has_commands(script: ModuleType, tmp_path: Path, monkeypatch
     }
     assert {"norm_infer", "residual_gate_add"} <= rows.keys() and all(rows.values()), "tasks without grids are left out"
     assert "group_norm_silu" not in rows, "it has no kernels"
+    assert not list(script.grids(window, script.Step("grids", 1.0, ("ernie_adaln_residual_gate",)))), "it has no grids"
     others = {task: contenders_of(own) for own in commands["others"] for task in tasks_of(own)}
     assert others["norm_infer"] == ["liger@0.8.5", "sglang@0.5.12.post1"]
     assert others["norm_tanh_mul_add"] == ["sglang@0.5.12.post1"]

@@ -67,26 +67,23 @@ class Record(BaseModel):
 
     def content_hash(self) -> str:
         """Return the hash of all other fields."""
-        return _hash_of(*self._spelled())
+        return _hash_of(*self._canonical_parts())
 
     def line(self) -> bytes:
-        return _line_of(*self._spelled(), self.hash)
+        return _line_of(*self._canonical_parts(), self.hash)
 
     def is_as_written(self, line: bytes) -> bool:
         """Return whether ``line`` is byte for byte the output of :meth:`line`. Respelled JSON counts as an edit."""
         try:
-            body, others = self._spelled()  # once for both: a body may have megabytes
+            body, others = self._canonical_parts()  # once for both: a body may have megabytes
             return _line_of(body, others, self.hash) == line + b"\n" and _hash_of(body, others) == self.hash
         except (ValueError, RecursionError):  # Infinity and lone surrogates are never written.
             return False
 
-    def _spelled(self) -> tuple[str, str]:
-        """Return the canonical spelling of the body, and that of the other fields without the hash."""
-        others = {"kind": self.kind, "prev": self.prev, "run": self.run, "seq": self.seq, "time": self.time}
-        return canonical_json(self.body), canonical_json(others)
-
-
-# Keys are sorted: the body comes first, then the hash, then the others.
+    def _canonical_parts(self) -> tuple[str, str]:
+        """Return the spelling of the body, and that of the other fields without the hash. In a line, whose keys are
+        sorted, the body comes first, then the hash, then the others."""
+        return canonical_json(self.body), canonical_json(self.model_dump(exclude={"body", "hash"}))
 
 
 def _hash_of(body: str, others: str) -> str:

@@ -43,8 +43,8 @@ WRONG = kernel(0, "x * 3")
 def counting(steps: int) -> str:
     """Return a kernel that counts before it computes.
 
-    It does not sleep, because some machines wake up from a short sleep half a millisecond late. A kernel of a few
-    microseconds next to a baseline of milliseconds would have a very noisy ratio.
+    It counts instead of sleeping, because some machines wake up from a short sleep half a millisecond late. It must
+    take some time, because the ratio of milliseconds to a few microseconds is very noisy.
     """
     return f"def twice(x):\n    for _ in range({steps}):\n        pass\n    return x * 2\n"
 

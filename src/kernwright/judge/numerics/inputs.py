@@ -41,12 +41,17 @@ def _offset_of(dtype: torch.dtype) -> float:
 
 
 def _tiny(noise: Tensor, dtype: torch.dtype, generator: Generator) -> Tensor:
-    """Scale to values whose squares are far below the eps of a norm, but still change a float32 sum with it.
+    """Scale to values whose squares are far below the usual eps of a norm, 1e-6.
 
-    If eps alone remained, all rows would share the rounding of 1/sqrt(eps). In float32 outputs this is visible, and an
-    exactly rounded root can then be less accurate than the eager chain's. In bfloat16 it is not.
+    In float32, only every second row or so is so small that eps alone remains. If all were, they would share the
+    rounding of 1/sqrt(eps), and an exactly rounded root can then be less accurate than the eager chain's. The rounding
+    of a bfloat16 output hides this.
     """
-    return noise * (1e-10 if dtype == torch.bfloat16 else 1e-4)
+    if dtype in (torch.bfloat16, torch.float16):
+        return noise * (1e-10 if dtype == torch.bfloat16 else 1e-4)
+    rows = (*noise.shape[:-1], 1)
+    is_least = torch.rand(rows, generator=generator, device=noise.device) < 0.5
+    return noise * torch.where(is_least, 1e-10, 1e-4).to(noise.dtype)
 
 
 def _mixed(noise: Tensor, dtype: torch.dtype, generator: Generator) -> Tensor:
