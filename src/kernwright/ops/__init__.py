@@ -16,7 +16,6 @@ its package. An op is imported on first use.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 FAMILIES: dict[str, str] = {
@@ -56,8 +55,7 @@ __all__ = list(FAMILIES)
 
 def __getattr__(name: str) -> Any:
     if name not in FAMILIES:
-        # With `obj`, Python adds the closest name to the message that it prints.
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from kernwright.ops.catalog import public_call
 
     found = globals()[name] = public_call(name)  # later accesses do not come here

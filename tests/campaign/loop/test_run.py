@@ -49,8 +49,8 @@ def counting(steps: int) -> str:
     return f"def twice(x):\n    for _ in range({steps}):\n        pass\n    return x * 2\n"
 
 
-SLOW_LINE = "    for _ in range(15000):"  # of the starting version
 START, SHORT = counting(15_000), counting(2_000)
+SLOW_LINE = START.splitlines()[1]
 PLAN = (
     (WRONG, "never-used", None),  # iteration 1 is the starting version
     (SHORT, "count-less", 5.0),

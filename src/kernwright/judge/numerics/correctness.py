@@ -266,9 +266,9 @@ def _judge_case(
 def _has_few_errors(output: ConcreteTensor, finding: OutputFinding) -> bool:
     """Return whether chance can explain a near miss: the output has few rows, or few elements exceed the error allowed.
 
-    Each row has an error of its own. The RMS error of many rows hardly varies between draws, so an excess is real. The
-    exception are errors of at most two float32 roundings, none of them far beyond the chain's: rows may share them. If
-    the same huge shift is added to all tokens before a norm, for example, all rows share the rounding of one root.
+    Each row has an error of its own. The RMS error of many rows hardly varies between draws, so an excess is real.
+    Errors of at most two float32 roundings, none of them far beyond the chain's, are the exception: rows may share
+    them. If the same huge shift is added to all tokens before a norm, for example, they share the rounding of one root.
     """
     figures = finding.figures
     rows = output.elements / max(1, *output.shape[-1:])
