@@ -48,6 +48,7 @@ def _no_gpu() -> str | None:
 
 CLAIMS_VARIABLE = "KERNWRIGHT_TEST_CLAIMS"  # folder with the claims of processes that share the tests
 CLAIM_FILES_VARIABLE = "KERNWRIGHT_TEST_CLAIM_FILES"  # if set, a process claims whole files instead of single tests
+JUDGE_ONCE_VARIABLE = "KERNWRIGHT_TEST_JUDGE_ONCE"  # if set, other tests take the processors' time
 # Files that are claimed first, in this order, so that no long one is left to the end. One process runs all files of a
 # line, because they share fixtures that take seconds.
 LONG_FILES = Path(__file__).with_name("long_files.txt")
@@ -166,7 +167,7 @@ def one_zygote() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def judged_once() -> Iterator[None]:
     """Beside other tests, let judges time each block once (judging_once.py)."""
-    if not (os.environ.get(CLAIMS_VARIABLE) and os.environ.get(CLAIM_FILES_VARIABLE)):
+    if not os.environ.get(JUDGE_ONCE_VARIABLE):
         yield
         return
     from judging_once import judge_once

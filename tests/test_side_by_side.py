@@ -135,10 +135,38 @@ def test_files_that_are_claimed_first_exist() -> None:
     assert len(set(names)) == len(names)
 
 
+def test_a_pinned_part_has_one_processor_and_times_every_block(
+    side_by_side: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_conftest(tmp_path)
+    (tmp_path / "test_pinned.py").write_text(PINNED)
+    before = os.sched_getaffinity(0)
+    for processor in before:
+        monkeypatch.setenv("EXPECTED", str(processor))
+        part = side_by_side.Part("pinned", (str(tmp_path),), processor, is_timed=True)
+        assert side_by_side.run((part,), ["-q", "-p", "no:cacheprovider"]) == [0]
+    assert os.sched_getaffinity(0) == before
+
+
+PINNED = """
+import os
+
+def test_processor():
+    assert os.sched_getaffinity(0) == {int(os.environ["EXPECTED"])}
+    assert "KERNWRIGHT_TEST_JUDGE_ONCE" not in os.environ
+"""
+
+
 def test_every_test_runs_once(side_by_side: ModuleType) -> None:
-    """The two selections exclude each other, and no file outside the second has a test for it."""
-    parts, alone = side_by_side.together(2), side_by_side.alone()
-    assert {part.words for part in parts} == {(str(SCRIPT.parent), "-m", "not clock")}
-    assert alone.words[-2:] == ("-m", "clock")
-    marked = [path for path in SCRIPT.parent.rglob("test_*.py") if re.search(r"\bmark\.clock\b", path.read_text())]
-    assert set(map(str, marked)) == set(alone.words[:-2])
+    """The selections exclude each other, and no file outside a selection has a test for it."""
+    together, pinned, alone = side_by_side.together(2), side_by_side.pinned(range(4)), side_by_side.alone()
+    assert {part.words for part in together} == {(str(SCRIPT.parent), "-m", "not clock and not whole_machine")}
+    assert {part.words[-1] for part in pinned} == {"clock and not whole_machine"}
+    assert alone.words[-1] == "whole_machine"
+    assert [part.processor for part in (*together, *pinned, alone)] == [None] * 4 + [0, 1] + [None]
+    assert len(side_by_side.pinned({3})) == 1
+    for part, mark in ((pinned[0], "clock"), (alone, "whole_machine")):
+        marked = {
+            path for path in SCRIPT.parent.rglob("test_*.py") if re.search(rf"\bmark\.{mark}\b", path.read_text())
+        }
+        assert set(part.files()) == marked

@@ -14,7 +14,7 @@ from kernwright.judge.device.cpu import CpuDevice
 from kernwright.judge.device.keepalive import keep_processor_awake
 from kernwright.judge.process.cpu_keepalive import CpuKeepalive
 
-pytestmark = pytest.mark.clock  # the tests observe whether a processor sleeps
+pytestmark = pytest.mark.whole_machine  # the tests observe whether a processor sleeps
 
 WORKER = 4711
 
