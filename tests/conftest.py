@@ -167,7 +167,7 @@ def one_zygote() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def judged_once() -> Iterator[None]:
     """Beside other tests, let judges time each block once (judging_once.py)."""
-    if not os.environ.get(JUDGE_ONCE_VARIABLE):
+    if not (os.environ.get(CLAIMS_VARIABLE) and os.environ.get(JUDGE_ONCE_VARIABLE)):
         yield
         return
     from judging_once import judge_once

@@ -127,6 +127,7 @@ def environment(parts: int) -> dict[str, str]:
     # Containers often set this variable. The tests start hundreds of Python processes, and without bytecode each of
     # them would compile the modules of Kernwright again. Processes in a sandbox write none, but read what others wrote.
     variables.pop(NO_BYTECODE, None)
+    variables.pop(JUDGE_ONCE, None)  # it is for the parts of a suite in which this one may be a test
     return variables
 
 
