@@ -28,6 +28,7 @@ NONE_SELECTED = 5  # pytest's exit status if no test was selected
 TOLD_EVERY_S = 30.0
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
+CLAIMS, CLAIM_FILES = "KERNWRIGHT_TEST_CLAIMS", "KERNWRIGHT_TEST_CLAIM_FILES"  # see conftest.py
 JUDGE_ONCE = "KERNWRIGHT_TEST_JUDGE_ONCE"  # if set, judges time each block once (see judging_once.py)
 MOST_PINNED = 2  # a few long files take most of the time, so that a third process would gain little
 
@@ -127,14 +128,15 @@ def environment(parts: int) -> dict[str, str]:
     # Containers often set this variable. The tests start hundreds of Python processes, and without bytecode each of
     # them would compile the modules of Kernwright again. Processes in a sandbox write none, but read what others wrote.
     variables.pop(NO_BYTECODE, None)
-    variables.pop(JUDGE_ONCE, None)  # it is for the parts of a suite in which this one may be a test
+    for name in (CLAIMS, CLAIM_FILES, JUDGE_ONCE):  # set for another suite, if this one runs inside a test
+        variables.pop(name, None)
     return variables
 
 
 def run(parts: tuple[Part, ...], more: list[str]) -> list[int]:
     """Run parts at once; several of them share their test files. Return their exit statuses."""
     with tempfile.TemporaryDirectory(prefix="kernwright-claims-") as claims:
-        shared = {"KERNWRIGHT_TEST_CLAIMS": claims, "KERNWRIGHT_TEST_CLAIM_FILES": "1"} if len(parts) > 1 else {}
+        shared = {CLAIMS: claims, CLAIM_FILES: "1"} if len(parts) > 1 else {}
         return _watch([Running(part, more, _variables(part, len(parts)) | shared) for part in parts], Path(claims))
 
 

@@ -42,10 +42,10 @@ def built(
 
     # -Og compiles as fast as -O0 and runs twice as fast. Under a watch, every access of the sources must remain.
     if os.environ.get(WATCHED):  # instead of the alignment, which the same tests check without a watch
-        checked = ("-O0", *library.CPU_FLAGS[1:], *ADDRESSES)
+        checked = ("-O0", *library.CPU_FLAGS[1:], *ADDRESSES)  # too few builds for headers of their own
     else:
         checked = ("-Og", *library.CPU_FLAGS[1:], *ALIGNMENT)
-    checked = (*checked, "-include", str(precompiled_headers(checked)))
+        checked = (*checked, "-include", str(precompiled_headers(checked)))
     with patch.object(library, "CPU_FLAGS", checked), ThreadPoolExecutor(2) as pool:
         return dict(zip(kinds, pool.map(of, kinds.values()), strict=True))
 
