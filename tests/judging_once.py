@@ -2,7 +2,8 @@
 
 A judge repeats blocks that waited for a processor, and starts a row over with longer blocks on a restless machine.
 Beside other tests the machine stays busy, so that a judgement takes several times as long and its times mean no more.
-Tests whose outcome depends on time have the mark `clock` and run alone, with all repeats.
+Tests whose outcome depends on time have the mark `clock` or `whole_machine` and run with all repeats, when no other
+test has their processor.
 """
 
 from __future__ import annotations
